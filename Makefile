@@ -1,0 +1,45 @@
+# make demo and make test do all set-up themselves, in .venv; they need python3 (3.10 or newer, with venv).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test test-slow lint types clean-accuracy clean
+
+help:
+	@echo "make demo            train two models on a small generated graph and compare them"
+	@echo "make test            lint, types and the test suite"
+	@echo "make test-slow       the paper-scale tests (real data, many minutes)"
+	@echo "make clean-accuracy  retrain the models of docs/clean-accuracy.md and render the page"
+	@echo "make clean           remove the virtual environment and all caches"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "edgeproof needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "python3 cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/edgeproof demo
+
+test: lint types
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term-missing:skip-covered
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy --strict src
+
+clean-accuracy: $(INSTALLED)
+	$(BIN)/python benchmarks/clean_accuracy.py run
+	$(BIN)/python benchmarks/clean_accuracy.py render
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,32 @@
+"""Progress bars that keep quiet where nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+Advance = Callable[[int, str], None]
+
+
+@contextmanager
+def progress_bar(description: str, total: int, *, show: bool) -> Iterator[Advance]:
+    """Yield ``advance(done, text)``, which moves a bar on standard error and writes a text beside it.
+
+    Nothing is drawn when ``show`` is false or standard error is not a terminal.
+    """
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}"),
+        console=console,
+        transient=True,
+        disable=not (show and console.is_terminal),
+    ) as bar:
+        task = bar.add_task(description, total=total, text="")
+        yield lambda done, text: bar.update(task, completed=done, text=text)

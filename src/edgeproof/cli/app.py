@@ -1,0 +1,56 @@
+"""The verbs, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from edgeproof._version import __version__
+from edgeproof.cli import datasets, demo, info, train
+
+app = typer.Typer(
+    name="edgeproof",
+    help="Makes graph neural networks proof against changed edges, and shows how proof they are.",
+    epilog="Start with: edgeproof demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("datasets")(datasets.datasets)
+app.command("info")(info.info)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"edgeproof {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Makes graph neural networks proof against changed edges, and shows how proof they are."""
+
+
+def main() -> None:
+    """Run the command line; what a user can mend is one line on standard error, not a traceback."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; run the same command again to go on from its last checkpoint")
+        sys.exit(130)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")

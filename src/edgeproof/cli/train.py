@@ -1,0 +1,106 @@
+"""``edgeproof train``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import edgeproof as ep
+from edgeproof._files import check_writable
+from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
+from edgeproof.evaluation import clean_scores
+from edgeproof.result import Result, describe_environment, describe_model, describe_split
+from edgeproof.training import TrainConfig
+
+
+def train(
+    dataset: Annotated[str, typer.Option(help=f"One of: {', '.join(ep.datasets.available())}.")],
+    model: Annotated[str, typer.Option(help=f"One of: {', '.join(ep.models.available())}.")],
+    out: Annotated[Path, typer.Option(help="Where the model goes; the result goes beside it, ending in .json.")] = Path(
+        "model.safetensors"
+    ),
+    seed: Annotated[int, typer.Option(help="Decides the split, the initial parameters and the training.")] = 0,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the model as name=value, such as hidden_channels=128; repeatable."),
+    ] = None,
+    loss: Annotated[str, typer.Option(help="Loss of the main loop: tanh_margin or cross_entropy.")] = TrainConfig.loss,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = TrainConfig.lr,
+    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = TrainConfig.weight_decay,
+    warmup_epochs: Annotated[
+        int, typer.Option(help="Cross-entropy epochs before the main loop.")
+    ] = TrainConfig.warmup_epochs,
+    max_epochs: Annotated[int, typer.Option(help="Most epochs of the main loop.")] = TrainConfig.max_epochs,
+    patience: Annotated[
+        int, typer.Option(help="Epochs without a better validation loss before stopping.")
+    ] = TrainConfig.patience,
+    validate_every: Annotated[int, typer.Option(help="Epochs between validations.")] = TrainConfig.validate_every,
+    root: Root = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Train a model on an inductive split, save it, and write down how well it does.
+
+    An interrupted run goes on from its last checkpoint when the same command is given again.
+
+    Example: [bold]edgeproof train --dataset cora_ml --model GPRGNN --seed 0 --out model.safetensors[/]
+    """
+    place = parse_device(device)
+    checkpoint = out.with_name(out.name + ".checkpoint")
+    for path in (out, out.with_suffix(".json"), checkpoint):
+        check_writable(path)
+    graph = ep.datasets.load(dataset, root)
+    settings = parse_settings(setting or [])
+    network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
+    split = ep.splits.inductive(graph, seed).to(place)
+    history = ep.train(
+        network,
+        split,
+        loss=loss,
+        lr=lr,
+        weight_decay=weight_decay,
+        warmup_epochs=warmup_epochs,
+        max_epochs=max_epochs,
+        patience=patience,
+        validate_every=validate_every,
+        seed=seed,
+        checkpoint=checkpoint,
+        progress=not quiet,
+    )
+    result = Result(
+        command=shlex.join(["edgeproof", *sys.argv[1:]]),
+        dataset=dataset,
+        split=describe_split(split),
+        model=describe_model(network),
+        training=history.summary(),
+        seed=seed,
+        scores=clean_scores(network, split),
+        environment=describe_environment(place),
+    )
+    ep.save(network, out)
+    result.write(out.with_suffix(".json"))
+    checkpoint.unlink()
+    _show(result, out)
+
+
+def _show(result: Result, out: Path) -> None:
+    table = Table(title="Clean accuracy")
+    for column in ("dataset", "model", "seed", "train", "val", "test", "best epoch", "seconds"):
+        table.add_column(column, justify="left" if column in ("dataset", "model") else "right")
+    table.add_row(
+        result.dataset,
+        result.model["name"],
+        str(result.seed),
+        *(f"{result.score(nodes):.1%}" for nodes in ("train", "val", "test")),
+        str(result.training["best_epoch"]),
+        f"{result.training['seconds']:.1f}",
+    )
+    console = Console()
+    console.print(table)
+    console.print(f"model: {out}   result: {out.with_suffix('.json')}", highlight=False, soft_wrap=True)

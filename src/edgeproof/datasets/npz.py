@@ -1,0 +1,152 @@
+"""Graphs as NumPy archives: plain arrays, nothing pickled.
+
+Keys: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (compressed rows of the adjacency matrix, one entry per
+direction); features as ``attr_matrix`` (dense) or ``attr_data``, ``attr_indices``, ``attr_indptr``, ``attr_shape``
+(compressed rows); ``labels``; and, where the graph comes with splits, ``train_masks``, ``val_masks``,
+``test_masks`` of shape ``[splits, nodes]``.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch_geometric.data import Data
+
+from edgeproof._files import replacing
+from edgeproof.graph import check_data
+
+_MASKS = {"train_mask": "train_masks", "val_mask": "val_masks", "test_mask": "test_masks"}
+# Below this share of non-zero features the compressed form is the smaller one.
+_SPARSE_BELOW = 0.3
+
+Array = np.ndarray[Any, Any]
+
+
+def read_npz(path: str | Path) -> Data:
+    """Read a graph as stored, and check it.
+
+    Args:
+        path: an archive as :func:`write_npz` makes it.
+
+    Returns:
+        ``x``, ``edge_index`` (sorted), ``y`` if there are labels, and PyG's ``train_mask``, ``val_mask`` and
+        ``test_mask`` if there are splits: shape ``[nodes]`` for one split, ``[nodes, splits]`` for several.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is damaged, contains pickled objects, or holds no simple undirected graph.
+    """
+    path = Path(path)
+    arrays = _read_arrays(path)
+    try:
+        data = _to_data(arrays)
+        check_data(data, labels=data.y is not None)
+    except (KeyError, ValueError, TypeError) as error:
+        reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path} is not a graph archive: {reason}") from error
+    return data
+
+
+def write_npz(data: Data, path: str | Path) -> None:
+    """Write a graph so that :func:`read_npz` gives it back; the file appears whole or not at all.
+
+    >>> data = Data(x=torch.eye(2), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0, 1]))
+    >>> path = getfixture("tmp_path") / "pair.npz"
+    >>> write_npz(data, path)
+    >>> read_npz(path).edge_index
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    check_data(data, labels=data.y is not None)
+    num_nodes = data.x.size(0)
+    row, col = data.edge_index.cpu().numpy()
+    adjacency = sp.csr_matrix((np.ones(row.size, dtype=np.int8), (row, col)), shape=(num_nodes, num_nodes))
+    adjacency.sort_indices()
+    arrays: dict[str, Array] = {
+        "adj_indptr": adjacency.indptr,
+        "adj_indices": adjacency.indices,
+        "adj_shape": np.array(adjacency.shape, dtype=np.int64),
+        **_feature_arrays(data.x.cpu().numpy()),
+    }
+    if data.y is not None:
+        arrays["labels"] = data.y.cpu().numpy()
+    for name, key in _MASKS.items():
+        mask = data.get(name)
+        if mask is not None:
+            arrays[key] = np.atleast_2d(mask.cpu().numpy().astype(bool).T)
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    wanted = {"adj_indptr", "adj_indices", "adj_shape", "attr_matrix", "labels", *_MASKS.values()}
+    wanted |= {f"attr_{part}" for part in ("data", "indices", "indptr", "shape")}
+    if not path.exists():
+        raise FileNotFoundError(f"no graph archive at {path}")
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a NumPy archive, or a damaged one: {error}") from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise ValueError(f"{path} holds a single array, expected a NumPy archive (.npz)")
+    arrays = {}
+    with archive:
+        for key in wanted & set(archive.files):
+            try:
+                arrays[key] = archive[key]
+            except ValueError as error:
+                raise ValueError(f"{path} is refused: {key} holds pickled objects or is damaged ({error})") from error
+            except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+                raise ValueError(f"{path} is damaged: cannot read {key} ({error})") from error
+    return arrays
+
+
+def _to_data(arrays: dict[str, Array]) -> Data:
+    adjacency = _to_csr("adj", arrays, np.ones_like(arrays["adj_indices"], dtype=np.int8))
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise ValueError(f"expected a square adjacency matrix, got {adjacency.shape}")
+    row = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
+    edge_index = torch.from_numpy(np.stack([row, adjacency.indices]).astype(np.int64))
+    if "attr_matrix" in arrays:
+        features = arrays["attr_matrix"]
+    else:
+        features = _to_csr("attr", arrays, arrays["attr_data"]).toarray()
+    if features.shape[0] != adjacency.shape[0]:
+        raise ValueError(f"expected features for {adjacency.shape[0]} nodes, got {features.shape[0]}")
+    data = Data(x=torch.from_numpy(features), edge_index=edge_index)
+    if "labels" in arrays:
+        data.y = torch.from_numpy(arrays["labels"].astype(np.int64, casting="safe"))
+    for name, key in _MASKS.items():
+        if key in arrays:
+            masks = arrays[key]
+            if masks.dtype != np.bool_ or masks.ndim != 2 or masks.shape[1] != adjacency.shape[0]:
+                raise ValueError(f"expected boolean {key} of shape [splits, {adjacency.shape[0]}], got {masks.shape}")
+            data[name] = torch.from_numpy(masks[0] if len(masks) == 1 else masks.T.copy())
+    return data
+
+
+def _to_csr(prefix: str, arrays: dict[str, Array], values: Array) -> sp.csr_matrix:
+    """A compressed matrix from its parts; their consistency is checked before anyone follows an index."""
+    indptr, indices = arrays[f"{prefix}_indptr"], arrays[f"{prefix}_indices"]
+    shape = tuple(int(size) for size in arrays[f"{prefix}_shape"])
+    matrix = sp.csr_matrix((values, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _feature_arrays(x: Array) -> dict[str, Array]:
+    if np.count_nonzero(x) >= _SPARSE_BELOW * x.size:
+        return {"attr_matrix": x}
+    matrix = sp.csr_matrix(x)
+    return {
+        "attr_data": matrix.data,
+        "attr_indices": matrix.indices,
+        "attr_indptr": matrix.indptr,
+        "attr_shape": np.array(matrix.shape, dtype=np.int64),
+    }

@@ -1,0 +1,33 @@
+"""Accuracy on the graph as it is."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgeproof import losses
+from edgeproof.graph import check_data, check_nodes
+from edgeproof.models import predict
+from edgeproof.result import Score
+from edgeproof.splits import Split
+
+
+def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
+    """Share of ``nodes`` that ``model`` classifies correctly on the unchanged graph.
+
+    >>> from edgeproof import datasets, models, splits
+    >>> split = splits.inductive(datasets.load("csbm"))
+    >>> 0 <= clean_accuracy(models.GCN(21, 2), split.test.data, split.test.nodes) <= 1
+    True
+    """
+    check_data(data)
+    check_nodes(nodes, data)
+    return float(losses.accuracy(predict(model, data)[nodes], data.y[nodes]))
+
+
+def clean_scores(model: nn.Module, split: Split) -> tuple[Score, ...]:
+    """Clean accuracy of a split's three parts, each in the graph of its own stage."""
+    views = {"train": split.train, "val": split.val, "test": split.test}
+    return tuple(
+        Score(name, "clean", 0.0, clean_accuracy(model, view.data, view.nodes)) for name, view in views.items()
+    )

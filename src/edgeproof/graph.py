@@ -1,0 +1,142 @@
+"""What the library expects of a graph, asked in one place.
+
+A graph is a :class:`torch_geometric.data.Data` with node features ``x``, both directions of every undirected
+edge in ``edge_index``, and class labels ``y``. Nothing is repaired here: what does not fit raises.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+
+def check_data(data: Data, *, labels: bool = True) -> None:
+    """Raise unless ``data`` is a simple undirected graph with sound features (and labels).
+
+    Every entry point of the library calls this first, so that a bad graph costs seconds, not hours.
+
+    Args:
+        data: the graph.
+        labels: whether ``y`` is needed.
+
+    Raises:
+        TypeError: if ``data`` is not a PyG ``Data``.
+        ValueError: for directed edges, self-loops, duplicates, node ids out of range, edge weights other
+            than 1, NaN or infinite features, wrong dtypes or lengths, missing labels, fewer than two classes.
+
+    >>> x, y = torch.zeros(3, 1), torch.tensor([0, 1, 1])
+    >>> check_data(Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=y))
+    >>> check_data(Data(x=x, edge_index=torch.tensor([[0], [1]]), y=y))
+    Traceback (most recent call last):
+    ...
+    ValueError: expected undirected edges, got 1 without their reverse, such as 0 -> 1; torch_geometric.utils.to_undirected adds them
+    """  # noqa: E501
+    if not isinstance(data, Data):
+        raise TypeError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
+    num_nodes = _check_features(data.x)
+    _check_edges(data, num_nodes)
+    if labels:
+        _check_labels(data.y, num_nodes)
+    devices = {str(value.device) for value in (data.x, data.edge_index, data.y) if isinstance(value, Tensor)}
+    if len(devices) > 1:
+        raise ValueError(f"expected x, edge_index and y on one device, got {', '.join(sorted(devices))}")
+
+
+def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes") -> None:
+    """Raise unless ``nodes`` are distinct node ids of ``data``, at least one of them.
+
+    >>> check_nodes(torch.tensor([0, 7]), Data(x=torch.zeros(3, 1)))
+    Traceback (most recent call last):
+    ...
+    ValueError: expected nodes between 0 and 2, got 7
+    """
+    if not isinstance(nodes, Tensor) or nodes.dtype != torch.long or nodes.dim() != 1:
+        raise ValueError(f"expected {what} as a 1-D int64 tensor of node ids, got {_describe(nodes)}")
+    if nodes.numel() == 0:
+        raise ValueError(f"expected at least one node in {what}, got none")
+    _check_range(nodes, data.x.size(0), what)
+    if nodes.unique().numel() != nodes.numel():
+        raise ValueError(f"expected distinct {what}, got {nodes.numel() - nodes.unique().numel()} repeated")
+
+
+def num_classes(data: Data) -> int:
+    """Number of classes of a graph: one more than its largest label.
+
+    >>> num_classes(Data(y=torch.tensor([0, 2, 1])))
+    3
+    """
+    return int(data.y.max()) + 1
+
+
+def num_edges(data: Data) -> int:
+    """Number of undirected edges: every pair counts once."""
+    return int(data.edge_index.size(1)) // 2
+
+
+def _check_features(x: object) -> int:
+    if not isinstance(x, Tensor) or x.dim() != 2:
+        raise ValueError(f"expected features x of shape [nodes, features], got {_describe(x)}")
+    if x.layout != torch.strided or x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"expected dense float32 or float64 features x, got {x.layout} {x.dtype}")
+    if x.size(0) == 0:
+        raise ValueError("expected at least one node, got features x for none")
+    finite = x.isfinite().all(dim=1)
+    if not finite.all():
+        node = int((~finite).nonzero()[0])
+        raise ValueError(
+            f"expected finite features, got NaN or Inf at {int((~finite).sum())} nodes, such as node {node}"
+        )
+    return x.size(0)
+
+
+def _check_edges(data: Data, num_nodes: int) -> None:
+    edge_index = data.edge_index
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"expected edge_index of shape [2, edges], got {_describe(edge_index)}")
+    if edge_index.dtype != torch.long:
+        raise ValueError(f"expected int64 edge_index, got {edge_index.dtype}")
+    _check_range(edge_index, num_nodes, "node ids in edge_index")
+    row, col = edge_index
+    loops = int((row == col).sum())
+    if loops:
+        raise ValueError(f"expected no self-loops, got {loops}; torch_geometric.utils.remove_self_loops drops them")
+    forward = (row * num_nodes + col).sort().values
+    duplicates = int((forward[1:] == forward[:-1]).sum())
+    if duplicates:
+        raise ValueError(f"expected each edge once, got {duplicates} repeated; Data.coalesce merges them")
+    one_way = forward[~torch.isin(forward, col * num_nodes + row)]
+    if one_way.numel():
+        source, target = divmod(int(one_way[0]), num_nodes)
+        raise ValueError(
+            f"expected undirected edges, got {one_way.numel()} without their reverse, such as "
+            f"{source} -> {target}; torch_geometric.utils.to_undirected adds them"
+        )
+    for name in ("edge_weight", "edge_attr"):
+        weight = data.get(name)
+        if weight is not None and not bool((torch.as_tensor(weight) == 1).all()):
+            raise ValueError(f"expected unweighted edges, got {name} with values other than 1; remove it first")
+
+
+def _check_labels(y: object, num_nodes: int) -> None:
+    if y is None:
+        raise ValueError("expected a class label per node in y, got none")
+    if not isinstance(y, Tensor) or y.dtype != torch.long or tuple(y.shape) != (num_nodes,):
+        raise ValueError(f"expected int64 labels y of shape [{num_nodes}], got {_describe(y)}")
+    if int(y.min()) < 0:
+        raise ValueError(f"expected labels from 0, got {int(y.min())}")
+    classes = y.unique().numel()
+    if classes < 2:
+        raise ValueError(f"expected at least two classes in y, got {classes}")
+
+
+def _check_range(ids: Tensor, num_nodes: int, what: str) -> None:
+    outside = ids[(ids < 0) | (ids >= num_nodes)]
+    if outside.numel():
+        raise ValueError(f"expected {what} between 0 and {num_nodes - 1}, got {int(outside[0])}")
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.dtype} of shape {list(value.shape)}"
+    return "none" if value is None else type(value).__name__

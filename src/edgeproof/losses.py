@@ -1,0 +1,63 @@
+r"""Losses of node classification, all functions of logits :math:`z` and labels :math:`y`.
+
+Every loss is a mean over nodes, and every one grows as the model does worse: training lowers them, attacks
+raise them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from edgeproof._names import look_up
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def margin(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""By how much the true class leads, per node: :math:`\psi_i = z_{i y_i} - \max_{c \ne y_i} z_{ic}`.
+
+    A node is classified correctly where the margin is positive.
+
+    >>> margin(torch.tensor([[3.0, 1.0], [0.0, 2.0]]), torch.tensor([0, 0]))
+    tensor([ 2., -2.])
+    """
+    true = logits.gather(1, labels[:, None]).squeeze(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return true - others.amax(dim=1)
+
+
+def tanh_margin(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Mean of :math:`\tanh(-\psi_i)`, the loss of the paper in training and in attack (Geisler et al. 2021).
+
+    It saturates on both sides: an attack spends nothing on nodes already lost, nor on those out of reach.
+
+    >>> tanh_margin(torch.tensor([[9.0, -9.0]]), torch.tensor([0]))
+    tensor(-1.)
+    """
+    return torch.tanh(-margin(logits, labels)).mean()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Mean of :math:`-\log \mathrm{softmax}(z_i)_{y_i}`."""
+    return F.cross_entropy(logits, labels)
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Share of nodes with :math:`\arg\max_c z_{ic} = y_i`, that is :math:`1 - L_{0/1}`; no gradient.
+
+    >>> accuracy(torch.tensor([[3.0, 1.0], [0.0, 2.0]]), torch.tensor([0, 0]))
+    tensor(0.5000)
+    """
+    return (logits.argmax(dim=1) == labels).to(logits.dtype).mean()
+
+
+_LOSSES: dict[str, Loss] = {"tanh_margin": tanh_margin, "cross_entropy": cross_entropy}
+
+
+def get(name: str) -> Loss:
+    """A loss by name: ``tanh_margin`` or ``cross_entropy``."""
+    return look_up("loss", name, _LOSSES)

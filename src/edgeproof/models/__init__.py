@@ -1,0 +1,24 @@
+"""Models, one architecture a file; each called as ``model(x, edge_index, edge_weight=None)``."""
+
+from edgeproof.models.appnp import APPNP
+from edgeproof.models.base import GraphModel
+from edgeproof.models.chebnet2 import ChebNetII
+from edgeproof.models.gat import GAT
+from edgeproof.models.gcn import GCN
+from edgeproof.models.gprgnn import GPRGNN
+from edgeproof.models.mlp import MLP
+from edgeproof.models.registry import available, build, graph_of, predict
+
+__all__ = [
+    "APPNP",
+    "GAT",
+    "GCN",
+    "GPRGNN",
+    "MLP",
+    "ChebNetII",
+    "GraphModel",
+    "available",
+    "build",
+    "graph_of",
+    "predict",
+]

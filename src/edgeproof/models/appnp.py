@@ -1,0 +1,67 @@
+"""Personalised propagation of neural predictions (Gasteiger et al., ICLR 2019)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.mlp import MLP
+from edgeproof.propagation import Adjacency, propagate
+
+
+class APPNP(GraphModel):
+    r"""An MLP followed by ``K`` steps of personalised PageRank.
+
+    .. math::
+        Z^{(0)} = H = \mathrm{MLP}(X), \qquad
+        Z^{(k)} = (1 - \alpha) \hat A Z^{(k-1)} + \alpha H, \qquad
+        \hat A = D^{-1/2} (A + I) D^{-1/2},
+
+    that is :math:`\sum_k \gamma_k \hat A^k H` with :math:`\gamma_k = \alpha (1 - \alpha)^k` for :math:`k < K` and
+    :math:`\gamma_K = (1 - \alpha)^K`.
+
+    Args:
+        in_channels: features per node.
+        out_channels: classes.
+        hidden_channels: width of the MLP's hidden layers.
+        num_layers: number of linear layers of the MLP.
+        K: propagation steps.
+        alpha: share of a node's own prediction kept in every step.
+        dropout: share of inputs dropped before every linear layer while training.
+
+    >>> APPNP(10, 4).alpha
+    0.1
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        K: int = 10,
+        alpha: float = 0.1,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
+        check_positive(K=K)
+        check_share(alpha=alpha)
+        self.K, self.alpha = K, alpha
+        self.mlp = MLP(
+            in_channels,
+            out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            dropout=dropout,
+        )
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.mlp.encode(x)
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        adjacency = adjacency.normalized(self_loops=True)
+        z = h
+        for _ in range(self.K):
+            z = (1 - self.alpha) * propagate(adjacency, z) + self.alpha * h
+        return z

@@ -1,0 +1,103 @@
+"""ChebNetII (He et al., NeurIPS 2022): a learnable diffusion by Chebyshev interpolation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.mlp import MLP
+from edgeproof.propagation import Adjacency, propagate
+
+
+class ChebNetII(GraphModel):
+    r"""An MLP followed by a learned filter, given by its values at the Chebyshev nodes.
+
+    .. math::
+        Z = \tfrac{c_0}{2} H + \sum_{k=1}^K c_k T_k(\hat L) H, \qquad
+        c_k = \tfrac{2}{K + 1} \sum_{j=0}^K \mathrm{ReLU}(\gamma_j) T_k(x_j), \qquad
+        x_j = \cos\Bigl(\tfrac{K - j + 1/2}{K + 1} \pi\Bigr),
+
+    with :math:`H = \mathrm{MLP}(X)`, the Chebyshev polynomials :math:`T_k(x) = 2 x T_{k-1}(x) - T_{k-2}(x)` and the
+    shifted Laplacian without self-loops :math:`\hat L = -D^{-1/2} A D^{-1/2}`, whose eigenvalues lie in
+    :math:`[-1, 1]`. The filter passes through :math:`\mathrm{ReLU}(\gamma_j)` at :math:`x_j`.
+
+    Args:
+        in_channels: features per node.
+        out_channels: classes.
+        hidden_channels: width of the MLP's hidden layers.
+        num_layers: number of linear layers of the MLP.
+        K: degree of the polynomial.
+        dropout: share of inputs dropped before every linear layer while training.
+        propagation_dropout: share of hidden states dropped before the diffusion while training.
+        filter_lr: learning rate of :math:`\gamma`.
+        filter_weight_decay: weight decay of :math:`\gamma`.
+
+    >>> ChebNetII(10, 4, K=2).gamma.detach()
+    tensor([1., 1., 1.])
+    """
+
+    nodes_to_chebyshev: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        K: int = 10,
+        dropout: float = 0.8,
+        propagation_dropout: float = 0.5,
+        filter_lr: float = 1e-3,
+        filter_weight_decay: float = 5e-3,
+    ) -> None:
+        super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
+        check_positive(K=K)
+        check_share(propagation_dropout=propagation_dropout)
+        self.K, self.propagation_dropout = K, propagation_dropout
+        self.filter_lr, self.filter_weight_decay = filter_lr, filter_weight_decay
+        self.mlp = MLP(
+            in_channels,
+            out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            dropout=dropout,
+        )
+        self.gamma = nn.Parameter(torch.ones(K + 1))
+        self.register_buffer("nodes_to_chebyshev", _nodes_to_chebyshev(K), persistent=False)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return F.dropout(self.mlp.encode(x), self.propagation_dropout, self.training)
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        adjacency = adjacency.normalized(self_loops=False)
+        c = self.coefficients()
+        before, now = h, -propagate(adjacency, h)
+        z = c[0] * before + c[1] * now
+        for k in range(2, self.K + 1):
+            before, now = now, -2 * propagate(adjacency, now) - before
+            z = z + c[k] * now
+        return z
+
+    def coefficients(self) -> Tensor:
+        r"""The weights :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials."""
+        return self.nodes_to_chebyshev @ self.gamma.relu()
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [
+            {"params": list(self.mlp.parameters())},
+            {"params": [self.gamma], "lr": self.filter_lr, "weight_decay": self.filter_weight_decay},
+        ]
+
+
+def _nodes_to_chebyshev(K: int) -> Tensor:
+    """The matrix that takes filter values at the nodes to coefficients: T_k(cos t) = cos(k t)."""
+    angle = (torch.arange(K, -1, -1, dtype=torch.float64) + 0.5) / (K + 1) * math.pi
+    matrix = 2 / (K + 1) * torch.cos(torch.arange(K + 1)[:, None] * angle)
+    matrix[0] /= 2
+    return matrix.to(torch.get_default_dtype())

@@ -1,0 +1,57 @@
+"""Graph convolutional network (Kipf and Welling, ICLR 2017)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from edgeproof.models.base import GraphModel
+from edgeproof.propagation import Adjacency, propagate
+
+
+class GCN(GraphModel):
+    r"""Graph convolutional network of any depth.
+
+    .. math::
+        H^{(l)} = \mathrm{ReLU}\bigl(\hat A H^{(l-1)} W_l + b_l\bigr), \qquad
+        \hat A = D^{-1/2} (A + I) D^{-1/2},
+
+    the last layer without ReLU, with dropout between layers.
+
+    Args:
+        in_channels: features per node.
+        out_channels: classes.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of convolutions.
+        dropout: share of hidden units dropped after every ReLU while training.
+
+    >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
+    >>> GCN(10, 4)(x, edge_index).shape
+    torch.Size([3, 4])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
+        self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(size)) for size in self.layer_sizes)
+        self.biases = nn.ParameterList(torch.zeros(width) for _, width in self.layer_sizes)
+
+    def encode(self, x: Tensor) -> Tensor:
+        h: Tensor = x @ self.weights[0]
+        return h
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        adjacency = adjacency.normalized(self_loops=True)
+        h = propagate(adjacency, h) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            h = F.dropout(h.relu(), self.dropout, self.training)
+            h = propagate(adjacency, h @ weight) + bias
+        return h

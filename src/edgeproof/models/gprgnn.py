@@ -1,0 +1,90 @@
+"""Generalised PageRank network (Chien et al., ICLR 2021): a learnable diffusion in the monomial basis."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from edgeproof._names import unknown_name
+from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.mlp import MLP
+from edgeproof.propagation import Adjacency, propagate
+
+
+class GPRGNN(GraphModel):
+    r"""An MLP followed by a learned polynomial of the normalised adjacency ("robust diffusion").
+
+    .. math::
+        Z = \sum_{k=0}^K \gamma_k \hat A^k H, \qquad H = \mathrm{MLP}(X), \qquad
+        \hat A = D^{-1/2} (A + I) D^{-1/2}.
+
+    The coefficients :math:`\gamma` are learned, under weight decay as everything else: without it nothing fixes
+    the scale between :math:`\gamma` and :math:`H`.
+
+    Args:
+        in_channels: features per node.
+        out_channels: classes.
+        hidden_channels: width of the MLP's hidden layers.
+        num_layers: number of linear layers of the MLP.
+        K: degree of the polynomial.
+        init: how :math:`\gamma` starts. ``"random"``: uniform in :math:`\pm\sqrt{3 / (K + 1)}`, divided by
+            :math:`\sum |\gamma_k|`; ``"ppr"``: the coefficients of APPNP; ``"sgc"``: :math:`\gamma_K = 1`, the rest 0.
+        alpha: for ``"ppr"``, the share of a node's own prediction.
+        dropout: share of inputs dropped before every linear layer while training.
+
+    >>> GPRGNN(10, 4, K=3, init="ppr", alpha=0.5).gamma.detach()
+    tensor([0.5000, 0.2500, 0.1250, 0.1250])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        K: int = 10,
+        init: str = "random",
+        alpha: float = 0.1,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
+        check_positive(K=K)
+        check_share(alpha=alpha)
+        self.K, self.init, self.alpha = K, init, alpha
+        self.mlp = MLP(
+            in_channels,
+            out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
+            dropout=dropout,
+        )
+        self.gamma = nn.Parameter(_initial_gamma(K, init, alpha))
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.mlp.encode(x)
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        adjacency = adjacency.normalized(self_loops=True)
+        z = self.gamma[0] * h
+        for k in range(1, self.K + 1):
+            h = propagate(adjacency, h)
+            z = z + self.gamma[k] * h
+        return z
+
+
+def _initial_gamma(K: int, init: str, alpha: float) -> Tensor:
+    if init == "random":
+        gamma = torch.empty(K + 1).uniform_(-1, 1) * math.sqrt(3 / (K + 1))
+        return gamma / gamma.abs().sum()
+    if init == "ppr":
+        gamma = alpha * (1 - alpha) ** torch.arange(K + 1.0)
+        gamma[K] = (1 - alpha) ** K
+        return gamma
+    if init == "sgc":
+        gamma = torch.zeros(K + 1)
+        gamma[K] = 1.0
+        return gamma
+    raise unknown_name("init", init, ["random", "ppr", "sgc"])

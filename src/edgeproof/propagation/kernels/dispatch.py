@@ -1,0 +1,57 @@
+"""Which kernels serve which inputs.
+
+A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``
+and ``gathered_dot`` (see :mod:`~edgeproof.propagation.kernels.reference`, which defines what they compute).
+The first backend without a reason against the inputs at hand serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from edgeproof._names import look_up
+from edgeproof.propagation.kernels import reference
+
+
+class Backend(Protocol):
+    """What a module of kernels offers."""
+
+    name: str
+    summary: str
+
+    def not_supported_reasons(self, tensors: Sequence[Tensor]) -> list[str]: ...
+
+    def spmm(self, rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor: ...
+
+    def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
+
+
+# Fastest first.
+BACKENDS: tuple[Backend, ...] = (reference,)
+
+
+def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
+    """The backend for these inputs: the one named, or else the first that can."""
+    by_name = {candidate.name: candidate for candidate in BACKENDS}
+    candidates = BACKENDS if backend is None else (look_up("backend", backend, by_name),)
+    refusals = []
+    for candidate in candidates:
+        reasons = candidate.not_supported_reasons(tensors)
+        if not reasons:
+            return candidate
+        refusals.append(f"{candidate.name}: {'; '.join(reasons)}")
+    inputs = ", ".join(f"{list(tensor.shape)} {tensor.dtype} on {tensor.device}" for tensor in tensors)
+    raise ValueError(f"no kernel backend can serve {inputs} ({' | '.join(refusals)})")
+
+
+def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, *, backend: str | None = None) -> Tensor:
+    """Sparse-dense product, by the backend chosen."""
+    return choose((weight, x), backend).spmm(rowptr, col, weight, x)
+
+
+def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:
+    """Dot products of gathered rows, by the backend chosen."""
+    return choose((a, b), backend).gathered_dot(a, b, left, right)

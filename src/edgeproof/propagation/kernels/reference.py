@@ -1,0 +1,42 @@
+"""The kernels in plain torch: always available, on any device, and the definition of correct."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+name = "reference"
+summary = "plain torch; any device; float32 and float64"
+
+# Pairs per slice of a gathered dot product: bounds the memory of the gathered rows.
+_SLICE = 1 << 18
+
+# torch says once a process that CSR tensors are in beta. Their product with a dense matrix is tested here, and
+# a user can do nothing about the message, so it is spent at import.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1))
+
+
+def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
+    """Why these inputs cannot be served; empty if they can. With no inputs: why this machine cannot."""
+    reasons = []
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+            reasons.append(f"needs float32 or float64, got {tensor.dtype}")
+    return reasons
+
+
+def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    r"""Sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`."""
+    size = (rowptr.numel() - 1, x.size(0))
+    return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
+
+
+def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
+    slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)
+    return torch.cat([(a[i] * b[j]).sum(dim=1) for i, j in slices])

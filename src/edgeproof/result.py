@@ -1,0 +1,138 @@
+"""One result, one small JSON file: what was run, with which command, and what came out.
+
+The schema is documented in ``docs/results.md``; every command of the library writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+from torch import nn
+
+from edgeproof._files import replacing
+from edgeproof._version import __version__
+from edgeproof.models import GraphModel
+from edgeproof.splits import Split
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """One accuracy.
+
+    Args:
+        nodes: whose accuracy, ``"train"``, ``"val"`` or ``"test"``.
+        attack: what changed the graph; ``"clean"`` for nothing.
+        epsilon: the attack's budget as a share of the edges; 0 for none.
+        accuracy: share of these nodes that were classified correctly, between 0 and 1.
+    """
+
+    nodes: str
+    attack: str
+    epsilon: float
+    accuracy: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.accuracy <= 1:
+            raise ValueError(f"expected 0 <= accuracy <= 1, got {self.accuracy}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run and its outcome.
+
+    Args:
+        command: what to type to get it again.
+        dataset: the graph's name.
+        split: see :func:`describe_split`.
+        model: see :func:`describe_model`.
+        training: see :meth:`edgeproof.training.History.summary`.
+        seed: the run's seed.
+        scores: what came out.
+        environment: see :func:`describe_environment`.
+        schema: version of this layout.
+    """
+
+    command: str
+    dataset: str
+    split: dict[str, Any]
+    model: dict[str, Any]
+    training: dict[str, Any]
+    seed: int
+    scores: tuple[Score, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def score(self, nodes: str = "test", attack: str = "clean", epsilon: float = 0.0) -> float:
+        """The accuracy of this kind; raises ``KeyError`` if it was not measured."""
+        for score in self.scores:
+            if (score.nodes, score.attack, score.epsilon) == (nodes, attack, epsilon):
+                return score.accuracy
+        raise KeyError(f"no accuracy of {nodes} nodes under {attack} at epsilon {epsilon}")
+
+    def write(self, path: str | Path) -> None:
+        """As a JSON file, which appears whole or not at all."""
+        with replacing(Path(path)) as temporary:
+            temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Result:
+        """From a JSON file; raises ``ValueError`` for anything that :meth:`write` would not have written."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON file: {error}") from error
+        expected = {entry.name for entry in fields(cls)}
+        if not isinstance(values, dict) or values.keys() != expected:
+            found = set(values) if isinstance(values, dict) else set()
+            raise ValueError(f"{path} is no result: missing {sorted(expected - found)}, odd {sorted(found - expected)}")
+        if values["schema"] != SCHEMA:
+            raise ValueError(f"{path} has schema {values['schema']}, expected {SCHEMA}")
+        try:
+            return cls(**{**values, "scores": tuple(Score(**score) for score in values["scores"])})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} is no result: {error}") from error
+
+
+def describe_split(split: Split) -> dict[str, Any]:
+    """Setting, rule, seed and sizes of a split."""
+    return {
+        "setting": split.setting,
+        "rule": split.rule,
+        "seed": split.seed,
+        "train": split.train.nodes.numel(),
+        "unlabeled": split.train.unlabeled.numel(),
+        "val": split.val.nodes.numel(),
+        "test": split.test.nodes.numel(),
+        "fingerprint": split.fingerprint,
+    }
+
+
+def describe_model(model: nn.Module) -> dict[str, Any]:
+    """Name, settings and number of parameters of a model."""
+    return {
+        "name": type(model).__name__,
+        "settings": model.settings if isinstance(model, GraphModel) else {},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
+    """Versions and machine."""
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "edgeproof": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "platform": platform.platform(),
+        "device": f"{device.type} ({name})",
+    }

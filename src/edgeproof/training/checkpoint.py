@@ -1,0 +1,138 @@
+"""The whole state of a training run on disk, so that it goes on to the bit-identical end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgeproof.serialization import read_tensors, write_tensors
+from edgeproof.training.history import Epoch
+
+_FORMAT = 1
+
+
+@dataclass
+class Progress:
+    """Where a run stands after its latest epoch; the one mutable value of training.
+
+    Args:
+        next_epoch: the epoch to run next.
+        best_epoch: the epoch with the lowest validation loss so far.
+        best_loss: that loss.
+        best_state: the model's state after it, a copy.
+        records: every epoch so far.
+        seconds: time spent so far.
+        stopped: why the run ended, if it did.
+    """
+
+    next_epoch: int
+    best_epoch: int | None = None
+    best_loss: float = float("inf")
+    best_state: dict[str, Tensor] = field(default_factory=dict)
+    records: list[Epoch] = field(default_factory=list)
+    seconds: float = 0.0
+    stopped: str | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that holds one run.
+
+    Args:
+        path: the file.
+        run: what identifies the run (settings, model, split); a checkpoint never serves another one.
+        every: epochs between two writes.
+    """
+
+    path: Path
+    run: dict[str, Any]
+    every: int
+
+    def due(self, progress: Progress) -> bool:
+        """Whether it is time to write: every so many epochs, and at the end."""
+        return progress.stopped is not None or len(progress.records) % self.every == 0
+
+    def save(self, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Write everything that the rest of the run depends on, in one step."""
+        tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in progress.best_state.items()}
+        for index, moments in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
+        tensors |= {f"random.{name}": state for name, state in _random_states(model).items()}
+        header = {
+            "checkpoint": _FORMAT,
+            "run": self.run,
+            "next_epoch": progress.next_epoch,
+            "best_epoch": progress.best_epoch,
+            "best_loss": progress.best_loss,
+            "records": [list(asdict(record).values()) for record in progress.records],
+            "seconds": progress.seconds,
+            "stopped": progress.stopped,
+        }
+        # A clone each: safetensors refuses tensors that share memory.
+        write_tensors(self.path, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, header)
+
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Put model, optimizer and random generators back where the checkpoint left them.
+
+        Raises:
+            ValueError: if the file is damaged, no checkpoint, or belongs to a different run.
+        """
+        header, tensors = read_tensors(self.path)
+        if header.get("checkpoint") != _FORMAT:
+            raise ValueError(f"{self.path} is no training checkpoint of this version")
+        _check_same_run(self.path, header.get("run"), self.run)
+        try:
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "random": {}}
+            for name, tensor in tensors.items():
+                part, _, rest = name.partition(".")
+                parts[part][rest] = tensor
+            moments: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in parts["optimizer"].items():
+                index, _, key = name.partition(".")
+                moments.setdefault(int(index), {})[key] = tensor
+            device = next(model.parameters()).device
+            progress = Progress(
+                next_epoch=int(header["next_epoch"]),
+                best_epoch=header["best_epoch"],
+                best_loss=float(header["best_loss"]),
+                best_state={name: tensor.to(device) for name, tensor in parts["best"].items()},
+                records=[Epoch(*values) for values in header["records"]],
+                seconds=float(header["seconds"]),
+                stopped=header["stopped"],
+            )
+            model.load_state_dict(parts["model"])
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+            _set_random_states(model, parts["random"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{self.path} is a damaged checkpoint: {error}") from error
+        return progress
+
+
+def _check_same_run(path: Path, saved: Any, run: dict[str, Any]) -> None:
+    for key, value in run.items():
+        found = saved.get(key) if isinstance(saved, dict) else None
+        if found != value:
+            raise ValueError(
+                f"{path} belongs to another run, with {key} {found!r} instead of {value!r}: "
+                "choose another checkpoint, or delete this one to start anew"
+            )
+
+
+def _random_states(model: nn.Module) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _set_random_states(model: nn.Module, states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
