@@ -18,8 +18,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     known = list(known)
     spelling = {candidate.casefold(): candidate for candidate in known}
     near = difflib.get_close_matches(name.casefold(), spelling, n=1, cutoff=0.5)
-    hint = f" did you mean {spelling[near[0]]!r}?" if near else ""
-    return ValueError(f"unknown {kind} {name!r}:{hint} Known: {', '.join(known)}")
+    hint = f": did you mean {spelling[near[0]]!r}?" if near else "."
+    return ValueError(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T]) -> T:

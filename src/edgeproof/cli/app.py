@@ -47,9 +47,6 @@ def main() -> None:
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; run the same command again to go on from its last checkpoint")
-        sys.exit(130)
 
 
 def _escape(text: str) -> str:

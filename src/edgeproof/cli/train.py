@@ -10,12 +10,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof._files import check_writable
+from edgeproof._names import unknown_name
 from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
 from edgeproof.evaluation import clean_scores
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
+from edgeproof.splits import Split
 from edgeproof.training import TrainConfig
 
 
@@ -25,6 +28,13 @@ def train(
     out: Annotated[Path, typer.Option(help="Where the model goes; the result goes beside it, ending in .json.")] = Path(
         "model.safetensors"
     ),
+    split: Annotated[
+        str, typer.Option(help="Who is trained and tested on: inductive, transductive, or provided with the data.")
+    ] = "inductive",
+    split_index: Annotated[int, typer.Option(help="Which of the provided splits.")] = 0,
+    rule: Annotated[
+        str, typer.Option(help="How nodes are drawn: released, or released_gprgnn_training (see the docs on splits).")
+    ] = "released",
     seed: Annotated[int, typer.Option(help="Decides the split, the initial parameters and the training.")] = 0,
     setting: Annotated[
         list[str] | None,
@@ -45,7 +55,7 @@ def train(
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Train a model on an inductive split, save it, and write down how well it does.
+    """Train a model, save it, and write down how well it does.
 
     An interrupted run goes on from its last checkpoint when the same command is given again.
 
@@ -58,35 +68,51 @@ def train(
     graph = ep.datasets.load(dataset, root)
     settings = parse_settings(setting or [])
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
-    split = ep.splits.inductive(graph, seed).to(place)
-    history = ep.train(
-        network,
-        split,
-        loss=loss,
-        lr=lr,
-        weight_decay=weight_decay,
-        warmup_epochs=warmup_epochs,
-        max_epochs=max_epochs,
-        patience=patience,
-        validate_every=validate_every,
-        seed=seed,
-        checkpoint=checkpoint,
-        progress=not quiet,
-    )
+    parts = _split(graph, split, split_index, rule, seed).to(place)
+    try:
+        history = ep.train(
+            network,
+            parts,
+            loss=loss,
+            lr=lr,
+            weight_decay=weight_decay,
+            warmup_epochs=warmup_epochs,
+            max_epochs=max_epochs,
+            patience=patience,
+            validate_every=validate_every,
+            seed=seed,
+            checkpoint=checkpoint,
+            progress=not quiet,
+        )
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            message = f"interrupted; the same command goes on from {checkpoint}"
+            Console(stderr=True, highlight=False).print(message, soft_wrap=True)
+        raise
     result = Result(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=dataset,
-        split=describe_split(split),
+        split=describe_split(parts),
         model=describe_model(network),
         training=history.summary(),
         seed=seed,
-        scores=clean_scores(network, split),
+        scores=clean_scores(network, parts),
         environment=describe_environment(place),
     )
     ep.save(network, out)
     result.write(out.with_suffix(".json"))
     checkpoint.unlink()
     _show(result, out)
+
+
+def _split(graph: Data, setting: str, index: int, rule: str, seed: int) -> Split:
+    if setting == "inductive":
+        return ep.splits.inductive(graph, seed, rule=rule)
+    if setting == "transductive":
+        return ep.splits.transductive(graph, seed, rule=rule)
+    if setting == "provided":
+        return ep.splits.provided(graph, index)
+    raise unknown_name("split", setting, ["inductive", "transductive", "provided"])
 
 
 def _show(result: Result, out: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def fetch(dataset: Dataset, folder: Path) -> Data:
     with tempfile.TemporaryDirectory(prefix="edgeproof-") as temporary:
         try:
             data = dataset.source(Path(temporary))
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise ConnectionError(
                 f"could not download {dataset.name}: {error}. Put {dataset.file} under the folder that "
                 f"EDGEPROOF_DATA names, or under {folder}, to use it without a network"

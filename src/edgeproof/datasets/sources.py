@@ -34,6 +34,7 @@ _PLANETOID_GLOBALS = {
     "scipy.sparse.csr csr_matrix",
     "scipy.sparse._csr csr_matrix",
     "collections defaultdict",
+    "__builtin__ bytes",
     "__builtin__ list",
     "__builtin__ object",
     "builtins list",

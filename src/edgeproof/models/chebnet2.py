@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -41,8 +42,6 @@ class ChebNetII(GraphModel):
     tensor([1., 1., 1.])
     """
 
-    nodes_to_chebyshev: Tensor
-
     def __init__(
         self,
         in_channels: int,
@@ -69,7 +68,6 @@ class ChebNetII(GraphModel):
             dropout=dropout,
         )
         self.gamma = nn.Parameter(torch.ones(K + 1))
-        self.register_buffer("nodes_to_chebyshev", _nodes_to_chebyshev(K), persistent=False)
 
     def encode(self, x: Tensor) -> Tensor:
         return F.dropout(self.mlp.encode(x), self.propagation_dropout, self.training)
@@ -86,7 +84,7 @@ class ChebNetII(GraphModel):
 
     def coefficients(self) -> Tensor:
         r"""The weights :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials."""
-        return self.nodes_to_chebyshev @ self.gamma.relu()
+        return _nodes_to_chebyshev(self.K, self.gamma.dtype, self.gamma.device) @ self.gamma.relu()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
@@ -95,9 +93,12 @@ class ChebNetII(GraphModel):
         ]
 
 
-def _nodes_to_chebyshev(K: int) -> Tensor:
+@lru_cache
+def _nodes_to_chebyshev(K: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The matrix that takes filter values at the nodes to coefficients: T_k(cos t) = cos(k t)."""
-    angle = (torch.arange(K, -1, -1, dtype=torch.float64) + 0.5) / (K + 1) * math.pi
-    matrix = 2 / (K + 1) * torch.cos(torch.arange(K + 1)[:, None] * angle)
-    matrix[0] /= 2
-    return matrix.to(torch.get_default_dtype())
+    # Remembered beyond the call, so it must not be marked as belonging to an inference-mode block.
+    with torch.inference_mode(False):
+        angle = (torch.arange(K, -1, -1, dtype=torch.float64) + 0.5) / (K + 1) * math.pi
+        matrix = 2 / (K + 1) * torch.cos(torch.arange(K + 1)[:, None] * angle)
+        matrix[0] /= 2
+        return matrix.to(device, dtype)

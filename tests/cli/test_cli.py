@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import edgeproof as ep
+from edgeproof.cli import main
+from edgeproof.cli._options import parse_device, parse_settings
+from edgeproof.evaluation import clean_accuracy
+from edgeproof.result import Result
+from edgeproof.training import Epoch, fit
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Call the command line as a shell would: exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["edgeproof", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--quiet")
+
+
+def test_train_writes_a_model_and_a_result(run: Run) -> None:
+    code, out, _ = run(*TRAIN, "--seed", "3", "--out", "out/model.safetensors", "--set", "K=4", "--set", "init=ppr")
+    assert code == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == ["model.json", "model.safetensors"]
+    model = ep.load("out/model.safetensors")
+    assert model.settings["K"] == 4
+    assert model.settings["init"] == "ppr"
+    result = Result.read("out/model.json")
+    assert result.command == "edgeproof " + " ".join(
+        [*TRAIN, "--seed", "3", "--out", "out/model.safetensors", "--set", "K=4", "--set", "init=ppr"]
+    )
+    assert (result.seed, result.dataset, result.model["name"]) == (3, "csbm", "GPRGNN")
+    assert result.training["max_epochs"] == 20
+    split = ep.splits.inductive(ep.datasets.load("csbm"), 3)
+    assert result.split["fingerprint"] == split.fingerprint
+    assert result.score("test") == clean_accuracy(model, split.test.data, split.test.nodes)
+    assert f"{result.score('test'):.1%}" in out
+
+
+def test_the_same_command_gives_the_same_result(run: Run) -> None:
+    run(*TRAIN, "--out", "one.safetensors")
+    run(*TRAIN, "--out", "two.safetensors")
+    assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
+    assert Result.read("one.json").scores == Result.read("two.json").scores
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--split", "transductive"), None),
+        (("--split", "provided"), "expected data with test_mask, got none"),
+        (("--split", "provded"), "unknown split 'provded': did you mean 'provided'"),
+        (("--rule", "released_gprgnn_training"), None),
+        (("--rule", "other"), "unknown rule 'other'"),
+    ],
+)
+def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str | None) -> None:
+    code, _, err = run(*TRAIN, *arguments)
+    assert code == (0 if message is None else 1)
+    assert (message or "") in err
+    if message is None:
+        assert arguments[1] in Result.read("model.json").split.values()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--dataset", "csmb", "--model", "GCN"), "error: unknown dataset 'csmb': did you mean 'csbm'?"),
+        (("train", "--dataset", "csbm", "--model", "GCM"), "error: unknown model 'GCM': did you mean 'GCN'?"),
+        ((*TRAIN, "--set", "KK=4"), "unknown setting of GPRGNN 'KK'"),
+        ((*TRAIN, "--set", "K"), "expected a setting as name=value"),
+        ((*TRAIN, "--set", "K=0"), "expected K to be a whole number >= 1, got 0"),
+        ((*TRAIN, "--lr", "0"), "expected lr > 0"),
+        ((*TRAIN, "--loss", "hinge"), "unknown loss 'hinge'"),
+        ((*TRAIN, "--device", "gpu"), "expected a device of this machine, such as 'cpu', got 'gpu'"),
+        ((*TRAIN, "--out", "/dev/null/model"), "cannot write /dev/null/model"),
+        (("train", "--dataset", "karate", "--model", "GCN"), "nodes of each class"),
+    ],
+)
+def test_mistakes_are_one_line_before_any_work(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(*arguments)
+    assert code == 1
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not Path("model.safetensors").exists()
+
+
+def test_unknown_options_and_verbs_are_usage_errors(run: Run) -> None:
+    assert run("trian")[0] == 2
+    assert run(*TRAIN, "--sed", "1")[0] == 2
+    assert "Usage" in run()[1]
+
+
+def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = fit._describe
+
+    def interrupted(record: Epoch) -> str:
+        if record.epoch == 18:
+            raise KeyboardInterrupt
+        return describe(record)
+
+    monkeypatch.setattr(fit, "_describe", interrupted)
+    code, _, err = run(*TRAIN)
+    assert code == 130
+    assert "the same command goes on from model.safetensors.checkpoint" in err
+    assert Path("model.safetensors.checkpoint").exists()
+    monkeypatch.setattr(fit, "_describe", describe)
+    assert run(*TRAIN)[0] == 0
+    resumed = Path("model.safetensors").read_bytes()
+    assert not Path("model.safetensors.checkpoint").exists()
+    run(*TRAIN)
+    assert Path("model.safetensors").read_bytes() == resumed
+
+
+def test_datasets_lists_what_is_here(run: Run, tmp_path: Path) -> None:
+    data = ep.datasets.csbm()
+    ep.datasets.write_npz(data, tmp_path / "cora.npz")
+    code, out, _ = run("datasets", "--root", str(tmp_path))
+    assert code == 0
+    for name in ep.datasets.available():
+        assert name in out
+    assert "982" in out
+    assert "unusable: expected cora" in out
+    assert "downloaded on first use" in out
+
+
+def test_info_shows_the_kernels(run: Run) -> None:
+    code, out, _ = run("info")
+    assert code == 0
+    assert "reference" in out
+    assert ep.__version__ in out
+
+
+def test_demo_trains_both_models(run: Run) -> None:
+    code, out, _ = run("demo", "--quiet")
+    assert code == 0
+    assert "GCN" in out
+    assert "GPRGNN" in out
+    assert "%" in out
+
+
+def test_help_teaches(run: Run) -> None:
+    for verb in ("demo", "train", "datasets", "info"):
+        code, out, _ = run(verb, "--help")
+        assert code == 0
+        assert "Usage" in out
+    assert "Example: edgeproof train" in run("train", "--help")[1]
+    assert run("--version")[1] == f"edgeproof {ep.__version__}\n"
+
+
+def test_the_installed_command_works(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("edgeproof")
+    if not command.exists():
+        pytest.skip("edgeproof is not installed beside this Python")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"edgeproof {ep.__version__}\n"
+
+
+def test_importing_needs_nothing_optional() -> None:
+    script = "import sys, json, edgeproof;print(json.dumps([name for name in ('ogb', 'ray') if name in sys.modules]))"
+    environment = {**os.environ, "PYTHONPATH": "src"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(done.stdout) == []
+
+
+def test_options_parse() -> None:
+    assert parse_settings(["a=1", "b=x=y", "c=[1, 2]", "d=true", "e="]) == {
+        "a": 1,
+        "b": "x=y",
+        "c": [1, 2],
+        "d": True,
+        "e": "",
+    }
+    assert parse_device("cpu").type == "cpu"
+    assert parse_device("auto").type in ("cpu", "cuda")

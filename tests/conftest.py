@@ -1,0 +1,51 @@
+"""Shared graphs, and a world in which tests touch neither the user's cache nor a network by accident."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import edgeproof as ep
+
+REAL_DATA = os.environ.get("EDGEPROOF_DATA")
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("EDGEPROOF_DATA", raising=False)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real graphs."""
+    if not REAL_DATA:
+        pytest.skip("no real graphs: set EDGEPROOF_DATA to the folder that holds citeseer.npz and the others")
+    return Path(REAL_DATA)
+
+
+@pytest.fixture
+def graph() -> Data:
+    """Seven nodes: a triangle with a tail, a pair, and an isolated node."""
+    pairs = torch.tensor([[0, 0, 1, 2, 4], [1, 2, 2, 3, 5]])
+    generator = torch.Generator().manual_seed(0)
+    return Data(
+        x=torch.randn(7, 5, generator=generator),
+        edge_index=torch.cat([pairs, pairs.flip(0)], dim=1),
+        y=torch.tensor([0, 1, 2, 0, 1, 2, 0]),
+    ).coalesce()
+
+
+@pytest.fixture
+def sbm() -> Data:
+    """A graph large enough to train on in a second."""
+    return ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)
+
+
+@pytest.fixture
+def split(sbm: Data) -> ep.splits.Split:
+    return ep.splits.inductive(sbm, seed=0, train_per_class=20, val_per_class=20, test_share=0.2)

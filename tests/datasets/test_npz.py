@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from edgeproof.datasets import read_npz, write_npz
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), nodes=st.integers(2, 12), density=st.floats(0, 1), splits=st.integers(0, 3))
+def test_any_graph_comes_back_as_it_was(tmp_path: Path, seed: int, nodes: int, density: float, splits: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    upper = torch.triu(torch.rand(nodes, nodes, generator=random) < density, diagonal=1)
+    x = torch.randn(nodes, 4, generator=random) * (torch.rand(nodes, 4, generator=random) < density)
+    data = Data(
+        x=x.double() if seed % 2 else x,
+        edge_index=to_undirected(upper.nonzero().T.contiguous(), num_nodes=nodes),
+        y=torch.arange(nodes) % 2,
+    )
+    if splits:
+        masks = torch.rand(nodes, splits, generator=random) < 0.5
+        data.train_mask = masks.squeeze(1) if splits == 1 else masks
+    write_npz(data, tmp_path / "graph.npz")
+    again = read_npz(tmp_path / "graph.npz")
+    assert sorted(again.keys()) == sorted(data.keys())
+    for key in data.keys():  # noqa: SIM118
+        assert again[key].dtype == data[key].dtype
+        assert torch.equal(again[key], data[key])
+
+
+def test_unsorted_edges_are_stored_sorted(graph: Data, tmp_path: Path) -> None:
+    shuffled = graph.clone()
+    shuffled.edge_index = graph.edge_index[:, torch.randperm(10)]
+    write_npz(shuffled, tmp_path / "graph.npz")
+    assert torch.equal(read_npz(tmp_path / "graph.npz").edge_index, graph.edge_index)
+
+
+def test_a_graph_without_labels_is_fine(graph: Data, tmp_path: Path) -> None:
+    graph.y = None
+    write_npz(graph, tmp_path / "graph.npz")
+    assert read_npz(tmp_path / "graph.npz").y is None
+
+
+def test_an_unsound_graph_is_not_written(graph: Data, tmp_path: Path) -> None:
+    graph.edge_index = graph.edge_index[:, :1]
+    with pytest.raises(ValueError, match="undirected"):
+        write_npz(graph, tmp_path / "graph.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, ("raise SystemExit('unpickled')",)
+
+
+def sound(**changes: object) -> dict[str, object]:
+    arrays: dict[str, object] = {
+        "adj_indptr": np.array([0, 1, 2]),
+        "adj_indices": np.array([1, 0]),
+        "adj_shape": np.array([2, 2]),
+        "attr_matrix": np.zeros((2, 3), dtype=np.float32),
+        "labels": np.array([0, 1]),
+        **changes,
+    }
+    return {key: value for key, value in arrays.items() if value is not None}
+
+
+BAD = {
+    "pickled labels": (sound(labels=np.array([Bomb(), 1], dtype=object)), "labels holds pickled objects"),
+    "no adjacency": (sound(adj_indices=None), "no 'adj_indices' in it"),
+    "no features": (sound(attr_matrix=None), "no 'attr_data' in it"),
+    "index out of range": (sound(adj_indices=np.array([1, 7])), "is not a graph archive"),
+    "negative index": (sound(adj_indices=np.array([1, -1])), "is not a graph archive"),
+    "wrong pointer": (sound(adj_indptr=np.array([0, 5, 2])), "is not a graph archive"),
+    "not square": (sound(adj_shape=np.array([2, 3])), "square adjacency"),
+    "directed": (sound(adj_indptr=np.array([0, 1, 1]), adj_indices=np.array([1])), "undirected"),
+    "too few features": (sound(attr_matrix=np.zeros((1, 3), dtype=np.float32)), "features for 2 nodes, got 1"),
+    "NaN": (sound(attr_matrix=np.full((2, 3), np.nan, dtype=np.float32)), "NaN or Inf"),
+    "text labels": (sound(labels=np.array(["a", "b"])), "is not a graph archive"),
+    "float labels": (sound(labels=np.array([0.0, 1.0])), "is not a graph archive"),
+    "masks of the wrong length": (sound(train_masks=np.ones((1, 3), dtype=bool)), "train_masks of shape"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_archives_are_refused(case: str, tmp_path: Path) -> None:
+    arrays, message = BAD[case]
+    np.savez(tmp_path / "graph.npz", allow_pickle=True, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=message):
+        read_npz(tmp_path / "graph.npz")
+
+
+def test_files_that_are_no_archives_are_refused(graph: Data, tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    with pytest.raises(FileNotFoundError, match=r"graph\.npz"):
+        read_npz(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ValueError, match="not a NumPy archive"):
+        read_npz(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="not a NumPy archive, or a damaged one"):
+        read_npz(path)
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    with pytest.raises(ValueError, match="single array"):
+        read_npz(path.with_suffix(".npy"))
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+def test_truncated_archives_are_refused(kept: float, graph: Data, tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    write_npz(graph, path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(ValueError, match="damaged"):
+        read_npz(path)
+
+
+def test_a_flipped_bit_is_noticed(graph: Data, tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    write_npz(graph, path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0x10
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="damaged"):
+        read_npz(path)

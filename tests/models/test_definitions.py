@@ -1,0 +1,190 @@
+"""Each architecture against a definition that shares no code with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import chebyshev
+from scipy.interpolate import BarycentricInterpolator
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP as PyGAPPNP
+from torch_geometric.nn import GATConv, GCNConv
+
+from edgeproof.models import APPNP, GAT, GCN, GPRGNN, MLP, ChebNetII
+
+
+@pytest.fixture
+def double(graph: Data) -> Data:
+    graph.x = graph.x.double()
+    return graph
+
+
+def symmetric_weights(data: Data) -> Tensor:
+    row, col = data.edge_index
+    matrix = torch.rand(7, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (matrix + matrix.T)[row, col] / 2
+
+
+def dense_matrix(data: Data, weight: Tensor, self_loops: bool) -> Tensor:
+    matrix = torch.zeros(7, 7, dtype=torch.float64)
+    matrix[data.edge_index[1], data.edge_index[0]] = weight
+    if self_loops:
+        matrix += torch.eye(7)
+    degree = matrix.sum(dim=1)
+    root = torch.where(degree > 0, degree**-0.5, 0.0)
+    return root[:, None] * matrix * root
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_gcn_is_pygs(num_layers: int, double: Data) -> None:
+    torch.manual_seed(0)
+    model = GCN(5, 3, hidden_channels=4, num_layers=num_layers).double().eval()
+    for bias in model.biases:
+        nn.init.normal_(bias)
+    weight = symmetric_weights(double)
+    h = double.x
+    for layer in range(num_layers):
+        conv = GCNConv(*model.weights[layer].shape).double()
+        conv.lin.weight.data, conv.bias.data = model.weights[layer].data.T, model.biases[layer].data
+        h = conv(h, double.edge_index, weight)
+        h = h.relu() if layer < num_layers - 1 else h
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), h)
+
+
+def test_mlp_is_a_stack_of_linear_layers(double: Data) -> None:
+    model = MLP(5, 3, hidden_channels=4, num_layers=3).double().eval()
+    first, second, third = model.layers
+    expected = third(second(first(double.x).relu()).relu())
+    torch.testing.assert_close(model(double.x, double.edge_index), expected)
+
+
+def test_appnp_is_pygs(double: Data) -> None:
+    model = APPNP(5, 3, hidden_channels=4, K=7, alpha=0.3).double().eval()
+    weight = symmetric_weights(double)
+    expected = PyGAPPNP(K=7, alpha=0.3)(model.encode(double.x), double.edge_index, weight)
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_gat_is_pygs(heads: int, double: Data) -> None:
+    torch.manual_seed(0)
+    model = GAT(5, 3, hidden_channels=4, num_layers=3, heads=heads).double().eval()
+    h = double.x
+    for layer, attention in enumerate(model.attentions):
+        nn.init.normal_(attention.bias)
+        count, width = attention.receiver.shape
+        conv = GATConv(model.weights[layer].size(0), width, heads=count).double()
+        conv.lin.weight.data = model.weights[layer].data.T
+        conv.att_src.data, conv.att_dst.data = attention.sender.data[None], attention.receiver.data[None]
+        conv.bias.data = attention.bias.data
+        h = conv(h, double.edge_index)
+        h = h.relu() if layer < 2 else h
+    torch.testing.assert_close(model(double.x, double.edge_index), h)
+
+
+def test_weights_enter_gats_attention_as_logarithms(double: Data) -> None:
+    model = GAT(5, 3, num_layers=1).double()
+    weight = symmetric_weights(double)
+    (attention,) = model.attentions
+    h = double.x @ model.weights[0]
+    receiver, sender = h @ attention.receiver[0], h @ attention.sender[0]
+    matrix = torch.eye(7, dtype=torch.float64)
+    matrix[double.edge_index[1], double.edge_index[0]] = weight
+    scores = nn.functional.leaky_relu(receiver[:, None] + sender[None, :], 0.2) + matrix.log()
+    expected = scores.softmax(dim=1) @ h + attention.bias
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+def test_gat_survives_large_scores(double: Data) -> None:
+    model = GAT(5, 3, num_layers=1).double()
+    model.attentions[0].sender.data.mul_(1e5)
+    assert model(double.x, double.edge_index).isfinite().all()
+
+
+@pytest.mark.parametrize("init", ["random", "ppr", "sgc"])
+@pytest.mark.parametrize("K", [1, 4, 10])
+def test_gprgnn_is_a_dense_polynomial(init: str, K: int, double: Data) -> None:
+    model = GPRGNN(5, 3, hidden_channels=4, K=K, init=init).double().eval()
+    weight = symmetric_weights(double)
+    matrix = dense_matrix(double, weight, self_loops=True)
+    expected = sum(
+        gamma * torch.linalg.matrix_power(matrix, power) @ model.encode(double.x)
+        for power, gamma in enumerate(model.gamma)
+    )
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+def test_gprgnn_with_ppr_coefficients_is_appnp(double: Data) -> None:
+    appnp = APPNP(5, 3, hidden_channels=4, K=6, alpha=0.2).double().eval()
+    gprgnn = GPRGNN(5, 3, hidden_channels=4, K=6, alpha=0.2, init="ppr").double().eval()
+    gprgnn.mlp.load_state_dict(appnp.mlp.state_dict())
+    # The coefficients were made in single precision.
+    torch.testing.assert_close(
+        gprgnn(double.x, double.edge_index), appnp(double.x, double.edge_index), rtol=1e-6, atol=1e-6
+    )
+
+
+def test_gprgnns_random_start_is_the_papers() -> None:
+    torch.manual_seed(0)
+    gammas = torch.stack([GPRGNN(1, 2, hidden_channels=1).gamma.detach() for _ in range(500)])
+    torch.testing.assert_close(gammas.abs().sum(dim=1), torch.ones(500))
+    assert abs(float(gammas.mean())) < 0.01
+    assert 0.4 < float((gammas > 0).float().mean()) < 0.6
+
+
+def test_unknown_starts_raise() -> None:
+    with pytest.raises(ValueError, match="unknown init 'PPR': did you mean 'ppr'"):
+        GPRGNN(5, 3, init="PPR")
+
+
+def cheb_model(K: int) -> ChebNetII:
+    model = ChebNetII(5, 3, hidden_channels=4, K=K)
+    nn.init.normal_(model.gamma, mean=0.3)
+    return model.double().eval()
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 10])
+def test_chebnet2_interpolates_its_filter(K: int, double: Data) -> None:
+    """The filter is the polynomial through ReLU(gamma) at the Chebyshev nodes, applied to the eigenvalues."""
+    torch.manual_seed(0)
+    model = cheb_model(K)
+    weight = symmetric_weights(double)
+    laplacian = -dense_matrix(double, weight, self_loops=False)
+    eigenvalues, eigenvectors = torch.linalg.eigh(laplacian)
+    nodes = np.cos((K - np.arange(K + 1) + 0.5) / (K + 1) * np.pi)
+    response = BarycentricInterpolator(nodes, model.gamma.detach().relu().numpy())(eigenvalues.numpy())
+    expected = eigenvectors @ torch.diag(torch.from_numpy(response)) @ eigenvectors.T @ model.encode(double.x)
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 10])
+def test_chebnet2_equals_its_monomial_expansion(K: int, double: Data) -> None:
+    torch.manual_seed(0)
+    model = cheb_model(K)
+    weight = symmetric_weights(double)
+    monomials = chebyshev.cheb2poly(model.coefficients().detach().numpy())
+    laplacian = -dense_matrix(double, weight, self_loops=False)
+    expected = sum(
+        float(value) * torch.linalg.matrix_power(laplacian, power) @ model.encode(double.x)
+        for power, value in enumerate(monomials)
+    )
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+def test_chebnet2_starts_as_the_identity(double: Data) -> None:
+    model = ChebNetII(5, 3).eval()
+    x = double.x.float()
+    torch.testing.assert_close(model(x, double.edge_index), model.encode(x), rtol=1e-5, atol=1e-5)
+
+
+def test_chebnet2_asks_for_its_own_learning_rate() -> None:
+    model = ChebNetII(5, 3, filter_lr=0.5, filter_weight_decay=0.25)
+    _, filter_group = model.parameter_groups()
+    assert filter_group == {"params": [model.gamma], "lr": 0.5, "weight_decay": 0.25}
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="divisible by heads, got 64 / 3"):
+        GAT(5, 3, heads=3)

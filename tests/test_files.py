@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgeproof._files import check_writable, replacing
+from edgeproof._names import look_up, unknown_name
+
+
+def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "note.txt"
+    with replacing(target) as temporary:
+        temporary.write_text("old")
+
+    def interrupted() -> None:
+        with replacing(target) as temporary:
+            temporary.write_text("half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert target.read_text() == "old"
+    assert [path.name for path in target.parent.iterdir()] == ["note.txt"]
+
+
+def test_files_are_as_readable_as_the_user_wants(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "note.txt") as temporary:
+            temporary.write_text("")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "note.txt").stat().st_mode & 0o777 == 0o640
+
+
+def test_unwritable_places_are_named(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new" / "file")
+    with pytest.raises(ValueError, match="expected a file to write, got the folder"):
+        check_writable(tmp_path)
+
+
+def test_names_far_from_all_known_ones_get_no_suggestion() -> None:
+    assert str(unknown_name("model", "zzz", ["GCN"])) == "unknown model 'zzz'. Known: GCN"
+    assert look_up("model", "GCN", {"GCN": 1}) == 1

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.graph import check_nodes, num_edges
+
+
+def test_a_sound_graph_passes(graph: Data) -> None:
+    ep.check_data(graph)
+    assert num_edges(graph) == 5
+    assert ep.num_classes(graph) == 3
+
+
+def test_isolated_nodes_and_no_edges_are_fine(graph: Data) -> None:
+    graph.edge_index = torch.empty(2, 0, dtype=torch.long)
+    ep.check_data(graph)
+
+
+def test_labels_are_optional_where_they_are_not_needed(graph: Data) -> None:
+    graph.y = None
+    ep.check_data(graph, labels=False)
+
+
+def set_x(value: object) -> Callable[[Data], None]:
+    return lambda data: setattr(data, "x", value)
+
+
+def set_edges(value: object) -> Callable[[Data], None]:
+    return lambda data: setattr(data, "edge_index", value)
+
+
+def set_y(value: object) -> Callable[[Data], None]:
+    return lambda data: setattr(data, "y", value)
+
+
+def features_with(value: float) -> torch.Tensor:
+    x = torch.zeros(7, 5)
+    x[3, 1] = value
+    return x
+
+
+BAD = {
+    "no features": (set_x(None), "expected features x of shape"),
+    "1-D features": (set_x(torch.zeros(7)), r"got torch.float32 of shape \[7\]"),
+    "integer features": (set_x(torch.zeros(7, 2, dtype=torch.long)), "float32 or float64"),
+    "half features": (set_x(torch.zeros(7, 2).half()), "got torch.strided torch.float16"),
+    "sparse features": (set_x(torch.eye(7).to_sparse()), "dense float32"),
+    "no nodes": (set_x(torch.zeros(0, 2)), "at least one node"),
+    "NaN": (set_x(features_with(float("nan"))), "NaN or Inf at 1 nodes, such as node 3"),
+    "Inf": (set_x(features_with(float("-inf"))), "NaN or Inf"),
+    "no edges tensor": (set_edges(None), r"edge_index of shape \[2, edges\], got none"),
+    "one row of edges": (set_edges(torch.zeros(1, 4, dtype=torch.long)), r"of shape \[1, 4\]"),
+    "int32 edges": (set_edges(torch.tensor([[0, 1], [1, 0]], dtype=torch.int32)), "int64 edge_index"),
+    "id too large": (set_edges(torch.tensor([[0, 9], [9, 0]])), "between 0 and 6, got 9"),
+    "negative id": (set_edges(torch.tensor([[0, -1], [-1, 0]])), "between 0 and 6, got -1"),
+    "self-loop": (set_edges(torch.tensor([[0, 1, 2], [1, 0, 2]])), "expected no self-loops, got 1"),
+    "duplicate": (set_edges(torch.tensor([[0, 1, 0, 1], [1, 0, 1, 0]])), "each edge once, got 2 repeated"),
+    "directed": (set_edges(torch.tensor([[0, 1, 2], [1, 0, 5]])), "1 without their reverse, such as 2 -> 5"),
+    "weights": (lambda data: setattr(data, "edge_weight", torch.full((10,), 0.5)), "unweighted edges, got edge_weight"),
+    "attributes": (lambda data: setattr(data, "edge_attr", torch.zeros(10, 2)), "unweighted edges, got edge_attr"),
+    "no labels": (set_y(None), "expected a class label per node"),
+    "float labels": (set_y(torch.zeros(7)), r"int64 labels y of shape \[7\]"),
+    "too few labels": (set_y(torch.tensor([0, 1])), r"int64 labels y of shape \[7\], got torch.int64 of shape \[2\]"),
+    "negative label": (set_y(torch.tensor([0, 1, -1, 0, 0, 0, 0])), "labels from 0, got -1"),
+    "one class": (set_y(torch.zeros(7, dtype=torch.long)), "at least two classes in y, got 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_does_not_fit_raises_and_says_why(graph: Data, case: str) -> None:
+    damage, message = BAD[case]
+    damage(graph)
+    with pytest.raises(ValueError, match=message):
+        ep.check_data(graph)
+
+
+def test_weights_of_one_are_no_weights(graph: Data) -> None:
+    graph.edge_weight = torch.ones(10)
+    ep.check_data(graph)
+
+
+def test_only_data_is_a_graph() -> None:
+    with pytest.raises(TypeError, match=r"expected a torch_geometric\.data\.Data, got dict"):
+        ep.check_data({})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (torch.tensor([], dtype=torch.long), "at least one node in nodes, got none"),
+        (torch.tensor([1, 1]), "distinct nodes, got 1 repeated"),
+        (torch.tensor([True, False]), "1-D int64 tensor"),
+        (torch.tensor([7]), "between 0 and 6, got 7"),
+        ([1, 2], "got list"),
+    ],
+)
+def test_bad_nodes_raise(graph: Data, nodes: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_nodes(nodes, graph)  # type: ignore[arg-type]

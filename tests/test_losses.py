@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from edgeproof import losses
+
+
+def test_margin_is_the_lead_over_the_best_other_class() -> None:
+    logits = torch.tensor([[1.0, 4.0, 2.0], [5.0, 4.0, -1.0]])
+    assert losses.margin(logits, torch.tensor([1, 1])).tolist() == [2.0, -1.0]
+
+
+def test_tanh_margin_by_hand() -> None:
+    logits = torch.tensor([[1.0, 4.0, 2.0], [5.0, 4.0, -1.0]])
+    expected = (math.tanh(-2.0) + math.tanh(1.0)) / 2
+    assert losses.tanh_margin(logits, torch.tensor([1, 1])).item() == pytest.approx(expected)
+
+
+def test_margin_is_positive_just_where_the_prediction_is_right() -> None:
+    logits = torch.randn(500, 7, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(500) % 7
+    right = losses.margin(logits, labels) > 0
+    assert right.double().mean() == losses.accuracy(logits.double(), labels)
+
+
+def test_losses_have_gradients() -> None:
+    logits = torch.randn(6, 4, dtype=torch.float64, requires_grad=True, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([0, 1, 2, 3, 0, 1])
+    for name in ("tanh_margin", "cross_entropy"):
+        loss = losses.get(name)
+        assert torch.autograd.gradcheck(lambda z, loss=loss: loss(z, labels), logits)
+
+
+def test_an_unknown_loss_suggests_the_nearest() -> None:
+    with pytest.raises(ValueError, match="unknown loss 'tanhMargin': did you mean 'tanh_margin'"):
+        losses.get("tanhMargin")

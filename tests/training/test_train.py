@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn.models import GCN as PyGGCN
+
+import edgeproof as ep
+from edgeproof import losses
+from edgeproof.evaluation import clean_accuracy
+from edgeproof.splits import Split
+from edgeproof.training import History, TrainConfig
+
+
+def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
+    return ep.models.build(name, 21, 2, {"hidden_channels": 16}, seed=seed)
+
+
+def fit(split: Split, model: nn.Module | None = None, **options: object) -> tuple[nn.Module, History]:
+    model = build() if model is None else model
+    options = {"max_epochs": 40, "patience": 10, "progress": False, **options}
+    return model, ep.train(model, split, **options)  # type: ignore[arg-type]
+
+
+def same_state(one: nn.Module, two: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize("name", ep.models.available())
+def test_every_model_learns(name: str, split: Split) -> None:
+    model, _ = fit(split, build(name), max_epochs=200, patience=100)
+    assert clean_accuracy(model, split.test.data, split.test.nodes) > 0.9
+    assert not model.training
+
+
+def test_a_users_own_pyg_model_learns(split: Split) -> None:
+    torch.manual_seed(0)
+    model, _ = fit(split, PyGGCN(21, 16, 2, 2), max_epochs=100, patience=50)
+    assert clean_accuracy(model, split.test.data, split.test.nodes) > 0.9
+
+
+def test_the_same_seed_gives_the_same_run(split: Split) -> None:
+    (one, first), (two, second), (other, third) = fit(split), fit(split), fit(split, seed=1)
+    assert first == second
+    assert same_state(one, two)
+    assert first.epochs != third.epochs
+    assert not same_state(one, other)
+
+
+def test_training_leaves_the_global_generator_alone(split: Split) -> None:
+    state = torch.get_rng_state()
+    fit(split)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_model_ends_at_its_best_epoch(split: Split) -> None:
+    model, history = fit(split, max_epochs=60, patience=15)
+    validated = [record for record in history.epochs if record.epoch >= 0]
+    best = min(validated, key=lambda record: record.val_loss or 0.0)
+    assert history.best == best
+    assert history.best_epoch == best.epoch < validated[-1].epoch
+    logits = ep.models.predict(model, split.val.data)[split.val.nodes]
+    assert losses.tanh_margin(logits, split.val.data.y[split.val.nodes]).item() == pytest.approx(
+        best.val_loss, abs=1e-6
+    )
+    # A run that ends at that epoch has the same parameters: the best state was a copy, not a view.
+    shorter, _ = fit(split, max_epochs=best.epoch + 1, patience=15)
+    assert same_state(model, shorter)
+
+
+def test_patience_and_the_last_epoch_end_a_run(split: Split) -> None:
+    _, history = fit(split, max_epochs=3000, patience=7)
+    assert history.stopped == "patience"
+    assert history.epochs[-1].epoch == history.best_epoch + 7
+    _, history = fit(split, max_epochs=5, patience=7)
+    assert history.stopped == "max_epochs"
+    assert [record.epoch for record in history.epochs] == list(range(-10, 5))
+
+
+def test_warmup_uses_cross_entropy_and_the_main_loop_the_margin(split: Split) -> None:
+    model = build().eval()
+    model.mlp.dropout = 0.0
+    logits = model(split.train.data.x, split.train.data.edge_index)[split.train.nodes]
+    expected = losses.cross_entropy(logits, split.train.data.y[split.train.nodes]).item()
+    _, history = fit(split, model, warmup_epochs=3)
+    assert history.epochs[0].train_loss == pytest.approx(expected, rel=1e-5)
+    assert all(-1 <= record.train_loss <= 1 for record in history.epochs if record.epoch >= 0)
+    _, plain = fit(split, warmup_epochs=0, loss="cross_entropy")
+    assert plain.epochs[0].epoch == 0
+    assert plain.epochs[0].train_loss > 0
+
+
+def test_validation_can_be_rarer(split: Split) -> None:
+    _, history = fit(split, validate_every=4, max_epochs=20)
+    validated = [record.epoch for record in history.epochs if record.val_loss is not None]
+    assert all(epoch % 4 == 0 for epoch in validated)
+    assert history.best_epoch % 4 == 0
+
+
+def test_neither_test_nodes_nor_hidden_labels_are_looked_at(split: Split) -> None:
+    model, history = fit(split)
+    poisoned = Data(x=split.test.data.x * torch.nan, edge_index=split.test.data.edge_index, y=-split.test.data.y)
+    blind = dataclasses.replace(split, test=dataclasses.replace(split.test, data=poisoned))
+    for view in (blind.train, blind.val):
+        hidden = torch.ones(view.data.num_nodes, dtype=torch.bool)
+        hidden[view.nodes] = False
+        view.data.y = torch.where(hidden, 1 - view.data.y, view.data.y)
+    again, second = fit(blind)
+    assert second == history
+    assert same_state(again, model)
+
+
+def test_a_models_own_learning_rate_is_used(split: Split) -> None:
+    model = ep.models.ChebNetII(21, 2, filter_lr=0.0)
+    fit(split, model)
+    assert torch.equal(model.gamma, torch.ones(11))
+
+
+def test_a_loss_that_is_no_longer_finite_stops_the_run(split: Split) -> None:
+    class Exploding(nn.Module):
+        """Sound for 15 steps, NaN afterwards."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(21, 2)
+            self.steps = 0
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.steps += self.training
+            scale = torch.nan if self.steps > 15 else 1.0
+            out: Tensor = self.linear(x) * scale
+            return out
+
+    model = Exploding()
+    with pytest.raises(FloatingPointError, match=r"no longer finite in Epoch\(epoch=5,.*best epoch so far \(4\)"):
+        fit(split, model)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
+BAD_SETTINGS = {
+    "lr": (0.0, "lr > 0, got 0.0"),
+    "weight_decay": (-1.0, "weight_decay >= 0"),
+    "max_epochs": (0, "max_epochs to be a whole number >= 1, got 0"),
+    "patience": (2.5, "patience to be a whole number >= 1, got 2.5"),
+    "validate_every": (0, "validate_every"),
+    "warmup_epochs": (-1, "warmup_epochs"),
+    "loss": ("hinge", "unknown loss 'hinge'"),
+    "checkpoint_every": (0, "checkpoint_every >= 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_bad_settings_raise_before_any_work(name: str, split: Split) -> None:
+    value, message = BAD_SETTINGS[name]
+    with pytest.raises(ValueError, match=message):
+        fit(split, **{name: value})
+
+
+def test_models_that_cannot_be_trained_raise_before_any_work(split: Split) -> None:
+    with pytest.raises(ValueError, match="model with parameters to train, got none in ReLU"):
+        fit(split, nn.ReLU())
+    with pytest.raises(ValueError, match=r"logits of shape \[119, 2\] from the model, got \[119, 1\]"):
+        fit(split, ep.models.GCN(21, 1))
+    with pytest.raises(ValueError, match=r"features x of shape \[nodes, 20\]"):
+        fit(split, ep.models.GCN(20, 2))
+
+
+def test_bad_graphs_raise_before_any_work(split: Split) -> None:
+    split.train.data.x[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="NaN or Inf at 1 nodes"):
+        fit(split)
+
+
+def test_an_unwritable_checkpoint_raises_before_any_work(split: Split, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot write"):
+        fit(split, checkpoint=tmp_path / "file" / "below")
+    with pytest.raises(ValueError, match="got the folder"):
+        fit(split, checkpoint=tmp_path)
+
+
+def test_the_summary_is_flat_and_whole(split: Split) -> None:
+    _, history = fit(split)
+    summary = history.summary()
+    assert summary["lr"] == TrainConfig().lr
+    assert summary["epochs"] == len(history.epochs) - 10
+    assert summary["best_epoch"] == history.best_epoch
+
+
+def test_defaults_are_the_papers() -> None:
+    assert TrainConfig() == TrainConfig("tanh_margin", 1e-2, 1e-3, 10, 3000, 200, 1, 0)
