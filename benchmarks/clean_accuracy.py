@@ -131,10 +131,8 @@ def render() -> None:
         restarts.append(f"- {dataset}, {model}: {listed}; mean {statistics.mean(means):.1f}.")
     environments = {tuple(Result.read(unit.path).environment.items()) for unit in units()}
     machines = "\n".join(f"- {', '.join(f'{key} {value}' for key, value in machine)}" for machine in environments)
-    PAGE.write_text(
-        PAGE_TEXT.format(rows="\n".join(rows), machines=machines, count=RESTARTS, restarts="\n".join(restarts)),
-        encoding="utf-8",
-    )
+    parts = {"rows": "\n".join(rows), "machines": machines, "restarts": "\n".join(restarts), "count": RESTARTS}
+    PAGE.write_text(PAGE_TEXT.format(**parts), encoding="utf-8")
     print(f"wrote {PAGE}")
 
 
@@ -179,7 +177,7 @@ settings. The paper's figures are in `results/paper/clean_accuracy.csv`.
 *Within*: at most two printed standard errors or 2.5 points from the paper, whichever is more.
 
 **Outside.** Three seeds are few: the mean over them moves by a point or more when only the initial parameters change.
-Where it fell outside, the same three splits were trained again from {count} other initial parameters; the means over the
+Where it fell outside, the same three splits were trained again from {count} other initial parameters. Means over the
 splits, the one in the table first:
 
 {restarts}
