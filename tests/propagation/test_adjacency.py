@@ -57,8 +57,11 @@ def test_rows_are_compressed_and_sorted(seed: int, nodes: int, edges: int) -> No
     key = pattern.row * nodes + pattern.col
     assert torch.equal(key, key.sort().values)
     assert pattern.rowptr[0] == 0
-    assert pattern.rowptr[-1] == edges
-    assert torch.equal(pattern.rowptr.diff(), torch.bincount(edge_index[1], minlength=nodes))
+    assert pattern.rowptr[-1] == edges + nodes
+    assert torch.equal(pattern.rowptr.diff(), torch.bincount(edge_index[1], minlength=nodes) + 1)
+    for rows in (pattern, pattern.transposed[0]):
+        assert torch.equal(rows.row[rows.diagonal], torch.arange(nodes))
+        assert torch.equal(rows.col[rows.diagonal], torch.arange(nodes))
 
 
 def test_normalisation_is_pygs(graph: Data) -> None:
@@ -98,8 +101,8 @@ def test_constant_weights_are_normalised_once(graph: Data) -> None:
 
 
 def test_weights_that_need_a_gradient_are_never_remembered(graph: Data) -> None:
-    weight = torch.ones(10, requires_grad=True)
-    adjacency = Adjacency.from_data(graph).with_weight(weight)
+    adjacency = Adjacency.from_data(graph)
+    adjacency = adjacency.with_weight(torch.ones_like(adjacency.weight).requires_grad_())
     for _ in range(2):
         adjacency.normalized(self_loops=True).weight.sum().backward()
 

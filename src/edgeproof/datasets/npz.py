@@ -113,10 +113,8 @@ def _to_data(arrays: dict[str, Array]) -> Data:
         raise ValueError(f"expected a square adjacency matrix, got {adjacency.shape}")
     row = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     edge_index = torch.from_numpy(np.stack([row, adjacency.indices]).astype(np.int64))
-    if "attr_matrix" in arrays:
-        features = arrays["attr_matrix"]
-    else:
-        features = _to_csr("attr", arrays, arrays["attr_data"]).toarray()
+    dense = arrays.get("attr_matrix")
+    features = _to_csr("attr", arrays, arrays["attr_data"]).toarray() if dense is None else dense
     if features.shape[0] != adjacency.shape[0]:
         raise ValueError(f"expected features for {adjacency.shape[0]} nodes, got {features.shape[0]}")
     data = Data(x=torch.from_numpy(features), edge_index=edge_index)

@@ -8,6 +8,9 @@ from torch.nn import functional as F
 
 from edgeproof.models.base import GraphModel, check_positive
 from edgeproof.propagation import Adjacency, propagate, spmm
+from edgeproof.propagation.rules import Attention, Plain
+
+_SLOPE = 0.2
 
 
 class GAT(GraphModel):
@@ -89,9 +92,10 @@ class _Attention(nn.Module):
 def _attention(adjacency: Adjacency, receiver: Tensor, sender: Tensor) -> Adjacency:
     r"""The weights :math:`\alpha_{uv}` from each node's two scores."""
     row, col = adjacency.pattern.row, adjacency.pattern.col
-    score = F.leaky_relu(receiver[row] + sender[col], 0.2)
+    score = F.leaky_relu(receiver[row] + sender[col], _SLOPE)
     # The largest score of a row cancels out; subtracting it keeps exp from overflowing.
     largest = torch.full_like(receiver, -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
     raw = adjacency.with_weight(adjacency.weight * (score - largest[row]).exp())
     total = spmm(raw, torch.ones_like(receiver)[:, None]).squeeze(1)
-    return adjacency.with_weight(raw.weight / total[row])
+    rule = Attention(receiver, sender, largest, total, _SLOPE) if isinstance(adjacency.rule, Plain) else None
+    return adjacency.with_weight(raw.weight / total[row], rule=rule)

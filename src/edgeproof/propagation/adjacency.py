@@ -14,19 +14,24 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof.propagation.propagate import spmm
+from edgeproof.propagation.rules import Normalized, Plain, Rule
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """Where a sparse square matrix has entries: compressed rows, columns sorted within each row.
 
+    Every pattern holds its whole diagonal, so that self-loops come and go without moving anything.
+
     Args:
         rowptr: entries of row ``u`` are ``rowptr[u]`` to ``rowptr[u + 1]``, shape ``[nodes + 1]``.
         col: the column of each entry, shape ``[entries]``.
+        diagonal: where the diagonal's entries stand, shape ``[nodes]``.
     """
 
     rowptr: Tensor
     col: Tensor
+    diagonal: Tensor
 
     @property
     def num_nodes(self) -> int:
@@ -39,15 +44,16 @@ class Pattern:
         return nodes.repeat_interleave(self.rowptr.diff(), output_size=self.col.numel())
 
     @cached_property
-    def transposed(self) -> tuple[Pattern, Tensor]:
-        """The transposed pattern, and where each of its entries stood here: ``weight_T = weight[where]``."""
-        return _sorted_pattern(self.col, self.row, self.num_nodes)
+    def key(self) -> Tensor:
+        """``row * nodes + col`` of each entry: ascending."""
+        return self.row * self.num_nodes + self.col
 
     @cached_property
-    def with_self_loops(self) -> tuple[Pattern, Tensor]:
-        """The pattern plus its diagonal, and where each entry stood in ``[entries here..., diagonal...]``."""
-        diagonal = torch.arange(self.num_nodes, device=self.col.device)
-        return _sorted_pattern(torch.cat([self.row, diagonal]), torch.cat([self.col, diagonal]), self.num_nodes)
+    def transposed(self) -> tuple[Pattern, Tensor]:
+        """The transposed pattern, and where each of its entries stood here: ``weight_T = weight[where]``."""
+        where = (self.col * self.num_nodes + self.row).argsort(stable=True)
+        place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
+        return Pattern(_row_pointers(self.col, self.num_nodes), self.row[where], place[self.diagonal]), where
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,12 @@ class Adjacency:
     """A sparse square matrix: a :class:`Pattern` and one weight per entry.
 
     Changing the weights keeps the pattern, and with it everything that was derived from it.
+
+    Args:
+        pattern: where the entries are.
+        weight: their values, shape ``[entries]``.
+        symmetric: whether the matrix is known to equal its transpose.
+        rule: how the values follow from edge weights; none if that is unknown.
 
     >>> adjacency = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
     >>> adjacency.dense()
@@ -69,6 +81,8 @@ class Adjacency:
 
     pattern: Pattern
     weight: Tensor
+    symmetric: bool = False
+    rule: Rule | None = None
 
     @classmethod
     def from_edge_index(
@@ -78,10 +92,12 @@ class Adjacency:
         *,
         num_nodes: int,
         dtype: torch.dtype = torch.float32,
+        symmetric: bool = False,
     ) -> Adjacency:
         """From PyG's edge list; weights default to 1 and repeated edges add up.
 
-        The result is differentiable in ``edge_weight``.
+        The result is differentiable in ``edge_weight``. ``symmetric`` is the caller's word that every edge is there in
+        both directions with the same weight; gradients then need no transposed copy.
         """
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise ValueError(f"expected edge_index of shape [2, edges], got {list(edge_index.shape)}")
@@ -96,14 +112,18 @@ class Adjacency:
             raise ValueError(
                 f"expected one weight per edge, shape [{edge_index.size(1)}], got {list(edge_weight.shape)}"
             )
-        sender, receiver = edge_index
-        pattern, where = _sorted_pattern(receiver, sender, num_nodes)
-        return cls(pattern, edge_weight.to(dtype)[where])
+        diagonal = torch.arange(num_nodes, device=edge_index.device)
+        sender, receiver = torch.cat([edge_index, diagonal.expand(2, -1)], dim=1)
+        where = (receiver * num_nodes + sender).argsort(stable=True)
+        place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
+        pattern = Pattern(_row_pointers(receiver, num_nodes), sender[where], place[edge_index.size(1) :])
+        weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[where]
+        return cls(pattern, weight, symmetric, Plain())
 
     @classmethod
     def from_data(cls, data: Data) -> Adjacency:
-        """The unweighted adjacency matrix of a graph, in the dtype of its features."""
-        return cls.from_edge_index(data.edge_index, num_nodes=data.x.size(0), dtype=data.x.dtype)
+        """The unweighted adjacency matrix of an undirected graph, in the dtype of its features."""
+        return cls.from_edge_index(data.edge_index, num_nodes=data.x.size(0), dtype=data.x.dtype, symmetric=True)
 
     @property
     def num_nodes(self) -> int:
@@ -111,18 +131,20 @@ class Adjacency:
 
     @property
     def transposed(self) -> Adjacency:
+        if self.symmetric:
+            return self
         pattern, where = self.pattern.transposed
         return Adjacency(pattern, self.weight[where])
 
-    def with_weight(self, weight: Tensor) -> Adjacency:
+    def with_weight(self, weight: Tensor, *, symmetric: bool = False, rule: Rule | None = None) -> Adjacency:
         """The same pattern with other weights."""
-        return Adjacency(self.pattern, weight)
+        return Adjacency(self.pattern, weight, symmetric, rule)
 
     @property
     def with_self_loops(self) -> Adjacency:
         """:math:`A + I`."""
-        pattern, where = self.pattern.with_self_loops
-        return Adjacency(pattern, torch.cat([self.weight, self.weight.new_ones(self.num_nodes)])[where])
+        weight = self.weight.index_add(0, self.pattern.diagonal, self.weight.new_ones(self.num_nodes))
+        return self.with_weight(weight, symmetric=self.symmetric, rule=self.rule)
 
     @property
     def degree(self) -> Tensor:
@@ -144,6 +166,41 @@ class Adjacency:
                 self._normalized[self_loops] = self._normalize(self_loops)
         return self._normalized[self_loops]
 
+    def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:
+        r"""The graph with pairs flipped in part, :math:`\tilde A_{uv} = A_{uv} + (1 - 2 A_{uv}) p_{uv}`.
+
+        The pairs are merged into the sorted rows; nothing else is sorted again. Pairs that already are edges appear
+        twice, the second time with weight 0, so that no size depends on what the pairs are.
+
+        Args:
+            pairs: distinct pairs of different nodes, each in one direction, shape ``[2, m]``.
+            flip: :math:`p` between 0 and 1 of each pair, shape ``[m]``.
+        """
+        if not (self.symmetric and isinstance(self.rule, Plain)):
+            raise ValueError("expected the plain adjacency matrix of an undirected graph to perturb")
+        pattern, n = self.pattern, self.num_nodes
+        u, v = pairs
+        key, order = torch.cat([u * n + v, v * n + u]).sort()
+        flip = torch.cat([flip, flip])[order]
+
+        # Where each new entry goes among the old ones, and whether it is there already.
+        before = torch.searchsorted(pattern.key, key)
+        nearest = before.clamp(max=pattern.col.numel() - 1)
+        known = pattern.key[nearest] == key
+        changed = self.weight.index_add(0, nearest, torch.where(known, -flip, 0.0))
+        added = torch.where(known, 0.0, flip)
+
+        # Entry i moves up by the number of new entries that come before it.
+        steps = torch.bincount(before, minlength=pattern.col.numel() + 1)[:-1].cumsum(0)
+        old_place = torch.arange(pattern.col.numel(), device=key.device) + steps
+        new_place = before + torch.arange(key.numel(), device=key.device)
+        size = (pattern.col.numel() + key.numel(),)
+        col = pattern.col.new_empty(size).scatter_(0, old_place, pattern.col).scatter_(0, new_place, key % n)
+        weight = changed.new_empty(size).scatter(0, old_place, changed).scatter(0, new_place, added)
+        rowptr = pattern.rowptr + torch.searchsorted(key, torch.arange(n + 1, device=key.device) * n)
+        merged = Pattern(rowptr, col, old_place[pattern.diagonal])
+        return Adjacency(merged, weight, symmetric=True, rule=Plain())
+
     def dense(self) -> Tensor:
         """As an ordinary matrix: for small graphs, tests and pictures."""
         matrix = self.weight.new_zeros(self.num_nodes, self.num_nodes)
@@ -158,9 +215,10 @@ class Adjacency:
         degree = loops.degree
         connected = degree > 0
         # The inner where keeps the gradient of 1/sqrt finite at degree 0, where the outer one discards it.
-        inverse_root = torch.where(connected, torch.where(connected, degree, 1.0).rsqrt(), 0.0)
-        pattern = loops.pattern
-        return loops.with_weight(inverse_root[pattern.row] * loops.weight * inverse_root[pattern.col])
+        scale = torch.where(connected, torch.where(connected, degree, 1.0).rsqrt(), 0.0)
+        weight = scale[self.pattern.row] * loops.weight * scale[self.pattern.col]
+        rule = Normalized(scale) if isinstance(self.rule, Plain) else None
+        return loops.with_weight(weight, symmetric=self.symmetric, rule=rule)
 
 
 def as_adjacency(
@@ -176,9 +234,7 @@ def as_adjacency(
     return edge_index
 
 
-def _sorted_pattern(row: Tensor, col: Tensor, num_nodes: int) -> tuple[Pattern, Tensor]:
-    """Compress (row, col) entries; also return the position that each sorted entry came from."""
-    where = (row * num_nodes + col).argsort(stable=True)
-    rowptr = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
-    torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=rowptr[1:])
-    return Pattern(rowptr, col[where]), where
+def _row_pointers(row: Tensor, num_nodes: int) -> Tensor:
+    pointers = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
+    torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=pointers[1:])
+    return pointers

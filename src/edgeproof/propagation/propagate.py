@@ -11,15 +11,18 @@ so two kernels are all it takes: a sparse-dense product and a gathered dot produ
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.rules import Rule
 
 if TYPE_CHECKING:
-    from edgeproof.propagation.adjacency import Adjacency, Pattern
+    from edgeproof.propagation.adjacency import Adjacency
 
 
 def propagate(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) -> Tensor:
@@ -40,33 +43,115 @@ def propagate(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) ->
             [101.],
             [ 10.]])
     """
-    return spmm(adjacency, x, backend=backend)
+    tape = _tape.get()
+    return _spmm(adjacency, x, backend, None if tape is None else tape.record(adjacency.rule, x))
 
 
 def spmm(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) -> Tensor:
-    """The product behind :func:`propagate`, for sums that are no messages (such as degrees)."""
+    """The product behind :func:`propagate`, for sums that are no messages (such as degrees); never recorded."""
+    return _spmm(adjacency, x, backend, None)
+
+
+@dataclass
+class Call:
+    """One call of :func:`propagate`, as the tape saw it forwards and backwards.
+
+    Args:
+        rule: how the matrix follows from edge weights; none if unknown.
+        x: what went in, :math:`h`.
+        out: what came out, :math:`o = A h`.
+        grad_out: :math:`b = \\partial L / \\partial o`; none if the loss does not depend on it.
+        grad_x: :math:`A^\\top b`.
+    """
+
+    rule: Rule | None
+    x: Tensor
+    out: Tensor | None = None
+    grad_out: Tensor | None = None
+    grad_x: Tensor | None = None
+
+
+class Tape:
+    """Records every call of :func:`propagate` while it is open, and its gradients once the loss is differentiated.
+
+    >>> from edgeproof.propagation import Adjacency
+    >>> pair = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2, symmetric=True)
+    >>> with Tape() as tape:
+    ...     loss = propagate(pair, torch.tensor([[1.0], [2.0]])).square().sum()
+    >>> tape.differentiate(loss)
+    >>> tape.calls[0].grad_out
+    tensor([[4.],
+            [2.]])
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        # Every recorded call depends on it, so differentiating with respect to it visits them all, whatever went in.
+        self.anchor = torch.zeros((), requires_grad=True)
+
+    def record(self, rule: Rule | None, x: Tensor) -> tuple[Call, Tensor]:
+        call = Call(rule, x.detach())
+        self.calls.append(call)
+        return call, self.anchor
+
+    def differentiate(self, loss: Tensor) -> None:
+        """Fill in the gradients of all calls."""
+        if loss.requires_grad:
+            torch.autograd.grad(loss, self.anchor, allow_unused=True)
+
+    def __enter__(self) -> Tape:
+        self._token = _tape.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _tape.reset(self._token)
+
+
+_tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
+
+
+def _spmm(adjacency: Adjacency, x: Tensor, backend: str | None, recorded: tuple[Call, Tensor] | None) -> Tensor:
     if x.dim() != 2 or x.size(0) != adjacency.num_nodes:
         raise ValueError(f"expected x of shape [{adjacency.num_nodes}, channels], got {list(x.shape)}")
-    out: Tensor = _SpMM.apply(adjacency.weight, x, adjacency.pattern, backend)  # type: ignore[no-untyped-call]
+    call, anchor = (None, None) if recorded is None else recorded
+    out: Tensor = _SpMM.apply(adjacency.weight, x, anchor, adjacency, backend, call)  # type: ignore[no-untyped-call]
     return out
 
 
 class _SpMM(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: Tensor, pattern: Pattern, backend: str | None) -> Tensor:
+    def forward(
+        ctx: Any,
+        weight: Tensor,
+        x: Tensor,
+        anchor: Tensor | None,
+        adjacency: Adjacency,
+        backend: str | None,
+        call: Call | None,
+    ) -> Tensor:
         ctx.save_for_backward(weight, x)
-        ctx.pattern, ctx.backend = pattern, backend
-        return dispatch.spmm(pattern.rowptr, pattern.col, weight, x, backend=backend)
+        ctx.adjacency, ctx.backend, ctx.call = adjacency, backend, call
+        pattern = adjacency.pattern
+        out = dispatch.spmm(pattern.rowptr, pattern.col, weight, x, backend=backend)
+        if call is not None:
+            call.out = out.detach()
+        return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None, None]:
         weight, x = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
+        adjacency: Adjacency = ctx.adjacency
+        call: Call | None = ctx.call
+        pattern = adjacency.pattern
         grad_weight = grad_x = None
         if ctx.needs_input_grad[0]:
             grad_weight = dispatch.gathered_dot(grad, x, pattern.row, pattern.col, backend=ctx.backend)
-        if ctx.needs_input_grad[1]:
-            flipped, where = pattern.transposed
-            grad_x = dispatch.spmm(flipped.rowptr, flipped.col, weight[where], grad, backend=ctx.backend)
-        return grad_weight, grad_x, None, None
+        if ctx.needs_input_grad[1] or call is not None:
+            if not adjacency.symmetric:
+                pattern, where = pattern.transposed
+                weight = weight[where]
+            grad_x = dispatch.spmm(pattern.rowptr, pattern.col, weight, grad, backend=ctx.backend)
+        if call is not None:
+            call.grad_out, call.grad_x = grad, grad_x
+        return grad_weight, grad_x, None, None, None, None

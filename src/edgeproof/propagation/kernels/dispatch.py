@@ -1,7 +1,7 @@
 """Which kernels serve which inputs.
 
-A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``
-and ``gathered_dot`` (see :mod:`~edgeproof.propagation.kernels.reference`, which defines what they compute).
+A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``,
+``gathered_dot`` and ``pair_scores`` (see :mod:`~edgeproof.propagation.kernels.reference`, which defines what they compute).
 The first backend without a reason against the inputs at hand serves them.
 """
 
@@ -27,6 +27,8 @@ class Backend(Protocol):
     def spmm(self, rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor: ...
 
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
+
+    def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
 
 
 # Fastest first.
@@ -55,3 +57,8 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, *, backend: str
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:
     """Dot products of gathered rows, by the backend chosen."""
     return choose((a, b), backend).gathered_dot(a, b, left, right)
+
+
+def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor, *, backend: str | None = None) -> Tensor:
+    """The bilinear form of each pair, by the backend chosen."""
+    return choose((b, h, node), backend).pair_scores(b, h, node, u, v)

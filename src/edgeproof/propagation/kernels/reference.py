@@ -36,6 +36,11 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
 
 
+def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    r"""The bilinear form :math:`b_u \cdot h_v + h_u \cdot b_v + \delta_u + \delta_v` of each pair."""
+    return gathered_dot(b, h, u, v) + gathered_dot(h, b, u, v) + node[u] + node[v]
+
+
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
     slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)

@@ -1,0 +1,373 @@
+r"""The gradient of the loss with respect to any flip, without putting it in the graph.
+
+A flip of weight :math:`p_{uv}` takes the adjacency matrix from :math:`A_{uv}` to :math:`A_{uv} + (1 - 2 A_{uv}) p_{uv}`. An
+attack holds a few flips of non-zero weight and asks for the gradient at very many pairs of weight zero. Forward and backward
+pass run on the graph with the few flips only; the gradient at every other pair then follows from what each node said, heard
+and was blamed for (:mod:`~edgeproof.propagation.pair_scores`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgeproof import losses
+from edgeproof.graph import check_data, check_nodes
+from edgeproof.propagation.adjacency import Adjacency
+from edgeproof.propagation.best_pairs import BestPairs, Running
+from edgeproof.propagation.pair_scores import Scores, assemble
+from edgeproof.propagation.pairs import Pairs, check_pairs, num_pairs
+from edgeproof.propagation.propagate import Tape
+
+# Pairs scored at once: bounds the memory of a dense tile and of a block that joins the graph.
+_TILE = {"cpu": 1 << 22, "cuda": 1 << 26}
+_BLOCK = 1 << 20
+# How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
+_AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
+
+
+@runtime_checkable
+class Diffusing(Protocol):
+    """A model in two halves, as :class:`edgeproof.models.GraphModel` is."""
+
+    def encode(self, x: Tensor) -> Tensor: ...
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeGradient:
+    """The loss at one set of flips, and its gradient at any other.
+
+    A positive gradient means that flipping the pair (adding it if it is no edge, removing it if it is one) raises the loss.
+
+    Args:
+        loss: the loss of the target nodes.
+        logits: logits of all nodes.
+        path: ``"propagate"`` where node quantities gave the gradient, ``"autograd"`` where the pairs had to join the graph.
+        engine: what made it.
+        flips: the flips' pairs, shape ``[2, m]``, and weights, shape ``[m]``.
+        scores: the terms of the gradient on the ``"propagate"`` path.
+    """
+
+    loss: Tensor
+    logits: Tensor
+    path: str
+    engine: EdgeGradientEngine
+    flips: tuple[Tensor, Tensor]
+    scores: list[Scores]
+
+    def at(self, pairs: Tensor | Pairs) -> Tensor:
+        r"""The gradient :math:`\partial L / \partial p_{uv}` at each of the pairs, in their order.
+
+        Args:
+            pairs: shape ``[2, b]``, ends in either order, repeats allowed; or :class:`Pairs`, which are trusted to be
+                distinct and sorted, and need no check.
+        """
+        if not isinstance(pairs, Pairs):
+            check_pairs(pairs, self.engine.num_nodes)
+            pairs = Pairs(pairs.amin(dim=0), pairs.amax(dim=0), self.engine.num_nodes)
+            ascending = False
+        else:
+            ascending = True
+        if self.path == "autograd":
+            return self.engine.differentiate_in_graph(self.flips, pairs)
+        total = self._unsigned(pairs)
+        return total * self.engine.sign(pairs, ascending)
+
+    def top(self, k: int, *, among: Tensor | None = None, exclude: Tensor | None = None) -> BestPairs:
+        """The ``k`` pairs of largest gradient, over all pairs of nodes; exact.
+
+        Equal gradients are taken in ascending order of ``(u, v)``. Fewer come back if there are fewer pairs.
+
+        Args:
+            k: how many.
+            among: nodes that both ends must belong to; all by default.
+            exclude: pairs that do not count, shape ``[2, e]``.
+        """
+        if k < 1:
+            raise ValueError(f"expected k >= 1, got {k}")
+        nodes = torch.arange(self.engine.num_nodes, device=self.logits.device)
+        if among is not None:
+            check_nodes(among, self.engine.data, what="among")
+            nodes = among.sort().values
+        excluded = torch.empty(0, dtype=torch.long, device=nodes.device)
+        if exclude is not None:
+            check_pairs(exclude, self.engine.num_nodes)
+            excluded = (exclude.amin(dim=0) * self.engine.num_nodes + exclude.amax(dim=0)).unique()
+        running = Running(k, self.logits)
+        search = self._search_blocks if self.path == "autograd" or not self.scores else self._search_tiles
+        search(running, nodes, excluded)
+        best = running.best(self.engine.num_nodes)
+        # The gradients of the winners as `at` gives them: a tile adds up in another order.
+        again = Running(k, self.logits)
+        again.offer(self.at(best.pairs), best.pairs[0] * self.engine.num_nodes + best.pairs[1])
+        return again.best(self.engine.num_nodes)
+
+    def _unsigned(self, pairs: Pairs) -> Tensor:
+        terms = [score.at(pairs, self.engine.backend) for score in self.scores]
+        return sum(terms[1:], terms[0]) if terms else self.logits.new_zeros(len(pairs))
+
+    def _search_tiles(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
+        """Rows of the matrix of all pairs, a dense tile at a time."""
+        n, m = self.engine.num_nodes, nodes.numel()
+        # Edges and excluded pairs in the numbering of `nodes`, which keeps their order.
+        place = torch.full((n,), -1, device=nodes.device)
+        place[nodes] = torch.arange(m, device=nodes.device)
+        edges, barred = (_renumbered(key, place, n) for key in (self.engine.edge_key, excluded))
+        size = max(1, _TILE[self.logits.device.type] // max(m, 1))
+        for start in range(0, m, size):
+            rows = nodes[start : start + size]
+            cols = nodes[start:]
+            terms = [score.tile(rows, cols) for score in self.scores]
+            tile = sum(terms[1:], terms[0])
+            for pairs, change in ((edges, torch.neg), (barred, _never)):
+                row, col = _between(pairs, start, start + rows.numel())
+                tile[row - start, col - start] = change(tile[row - start, col - start])
+            upper = torch.ones_like(tile, dtype=torch.bool).triu_(diagonal=1)
+            running.offer_tile(tile.masked_fill_(~upper, -torch.inf), rows, cols, n)
+
+    def _search_blocks(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
+        """All pairs by their numbers, a block at a time."""
+        n, m = self.engine.num_nodes, nodes.numel()
+        for start in range(0, num_pairs(m), _BLOCK):
+            number = torch.arange(start, min(start + _BLOCK, num_pairs(m)), device=nodes.device)
+            local = Pairs.from_number(number, m)
+            pairs = Pairs(nodes[local.u], nodes[local.v], n)
+            pairs = pairs[~torch.isin(pairs.key, excluded)]
+            running.offer(self.at(pairs), pairs.key)
+
+
+class EdgeGradientEngine:
+    r"""Everything about a model and a graph that stays the same while an attack looks for flips.
+
+    The features are encoded once. A model in two halves whose every use of the graph is a call of
+    :func:`~edgeproof.propagation.propagate` over a matrix of known rule takes the ``"propagate"`` path; that this holds is
+    verified against autograd on some pairs when a model is first seen. Any other module called as
+    ``model(x, edge_index, edge_weight)`` takes the ``"autograd"`` path: the pairs asked for join the graph with weight 0.
+
+    The model is used in evaluation mode and must not change meanwhile.
+
+    Args:
+        model: the model under attack.
+        data: the graph.
+        nodes: the target nodes.
+        labels: their labels, in the same order; by default those of ``data``.
+        loss: a function of their logits and labels.
+        path: ``"propagate"`` or ``"autograd"``; by default the first that is right for the model.
+        backend: the kernels to use; by default the fastest that fit.
+
+    >>> from edgeproof import datasets, models
+    >>> data = datasets.load("csbm")
+    >>> engine = EdgeGradientEngine(models.GCN(21, 2), data, torch.arange(10))
+    >>> gradient = engine(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+    >>> gradient.path, gradient.at(torch.tensor([[0, 3], [1, 7]])).shape, gradient.top(5).pairs.shape
+    ('propagate', torch.Size([2]), torch.Size([2, 5]))
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        nodes: Tensor,
+        *,
+        labels: Tensor | None = None,
+        loss: Callable[[Tensor, Tensor], Tensor] = losses.tanh_margin,
+        path: str | None = None,
+        backend: str | None = None,
+    ) -> None:
+        check_data(data, labels=labels is None)
+        check_nodes(nodes, data)
+        if path not in (None, "propagate", "autograd"):
+            raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")
+        self.model, self.data, self.nodes, self.loss, self.backend = model, data, nodes, loss, backend
+        self.labels = data.y[nodes] if labels is None else labels
+        if self.labels.shape != nodes.shape:
+            raise ValueError(f"expected one label per node, shape {list(nodes.shape)}, got {list(self.labels.shape)}")
+        self.num_nodes = int(data.x.size(0))
+        self.adjacency = Adjacency.from_data(data)
+        self.path = path or ("propagate" if _propagates(model, data) else "autograd")
+
+    @cached_property
+    def edge_key(self) -> Tensor:
+        """Keys of all edges, once each: ascending."""
+        row, col = self.data.edge_index
+        key: Tensor = (row * self.num_nodes + col)[row < col]
+        return key.sort().values
+
+    @cached_property
+    def _encoded(self) -> Tensor:
+        assert isinstance(self.model, Diffusing)
+        with _evaluating(self.model), torch.no_grad():
+            return self.model.encode(self.data.x)
+
+    def __call__(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> EdgeGradient:
+        """Loss, logits and gradient with some pairs flipped in part.
+
+        Args:
+            pairs: distinct pairs, shape ``[2, m]``, or :class:`Pairs`, which need no check; none for the clean graph.
+            flip: the weight of each flip, between 0 and 1, shape ``[m]``.
+        """
+        both, flip = self._flips(pairs, flip)
+        if self.path == "autograd":
+            with torch.no_grad():
+                loss, logits = self._run_in_graph(both, flip)
+            return EdgeGradient(loss, logits, self.path, self, (both, flip), [])
+        loss, logits, scores = self._run_on_tape(both, flip)
+        if scores is None:
+            raise UnknownRuleError(
+                f"{type(self.model).__name__} propagates over a matrix whose rule is unknown: use path='autograd'"
+            )
+        return EdgeGradient(loss, logits, self.path, self, (both, flip), scores)
+
+    def sign(self, pairs: Pairs, ascending: bool) -> Tensor:
+        """-1 where a pair is an edge of the clean graph, 1 elsewhere."""
+        key, edge_key = pairs.key, self.edge_key
+        sign = self.adjacency.weight.new_ones(key.numel())
+        if not edge_key.numel() or not key.numel():
+            return sign
+        if ascending and key.numel() > edge_key.numel():
+            # Fewer edges than pairs: look for the edges among the pairs.
+            place = torch.searchsorted(key, edge_key).clamp_(max=key.numel() - 1)
+            found = torch.where(key[place] == edge_key, -1.0, 1.0).to(sign.dtype)
+            return sign.scatter_reduce_(0, place, found, "amin")
+        place = torch.searchsorted(edge_key, key).clamp_(max=edge_key.numel() - 1)
+        return torch.where(edge_key[place] == key, -sign, sign)
+
+    def differentiate_in_graph(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
+        """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
+        key = pairs.key
+        unique, place = key.unique(return_inverse=True)
+        gradient = [self._differentiate_block(flips, block) for block in unique.split(_BLOCK)]
+        return torch.cat(gradient)[place] if gradient else self.adjacency.weight.new_empty(0)
+
+    def _differentiate_block(self, flips: tuple[Tensor, Tensor], key: Tensor) -> Tensor:
+        n = self.num_nodes
+        (u, v), flip = flips
+        flip_key = torch.minimum(u, v) * n + torch.maximum(u, v)
+        joined, place = torch.cat([flip_key, key]).unique(return_inverse=True)
+        weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
+        loss, _ = self._run_in_graph(torch.stack([joined // n, joined % n]), weight)
+        (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
+        if gradient is None:
+            gradient = torch.zeros_like(weight)
+        return gradient[place[flip.numel() :]]
+
+    def _flips(self, pairs: Tensor | Pairs | None, flip: Tensor | None) -> tuple[Tensor, Tensor]:
+        like = self.adjacency.weight
+        if pairs is None:
+            return self.data.edge_index.new_empty(2, 0), like.new_empty(0)
+        if flip is None:
+            raise ValueError("expected the weight of each flip, got none")
+        flip = flip.detach().to(like.dtype)
+        if isinstance(pairs, Pairs):
+            return pairs.both, flip
+        ordered = Pairs.of(pairs, self.num_nodes)
+        if flip.shape != (len(ordered),) or not bool(((flip >= 0) & (flip <= 1)).all()):
+            raise ValueError(f"expected {len(ordered)} weights between 0 and 1, got {flip}")
+        return pairs, flip
+
+    def _run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
+        assert isinstance(self.model, Diffusing)
+        adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip)
+        with _evaluating(self.model), torch.enable_grad(), Tape() as tape:
+            logits = self.model.diffuse(self._encoded, adjacency)
+            loss = self.loss(logits[self.nodes], self.labels)
+        tape.differentiate(loss)
+        return loss.detach(), logits.detach(), assemble(tape.calls)
+
+    def _run_in_graph(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
+        edge_index = self.data.edge_index
+        key = edge_index[0] * self.num_nodes + edge_index[1]
+        both, flips = torch.cat([pairs, pairs.flip(0)], dim=1), torch.cat([flip, flip])
+        ordered, order = key.sort()
+        place = torch.searchsorted(ordered, both[0] * self.num_nodes + both[1])
+        known = torch.zeros_like(place, dtype=torch.bool)
+        if key.numel():
+            place = place.clamp(max=key.numel() - 1)
+            known = ordered[place] == both[0] * self.num_nodes + both[1]
+        weight = flip.new_ones(key.numel()).index_put((order[place[known]],), 1 - flips[known])
+        edges = torch.cat([edge_index, both[:, ~known]], dim=1)
+        with _evaluating(self.model):
+            logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
+        return self.loss(logits[self.nodes], self.labels), logits
+
+
+class UnknownRuleError(ValueError):
+    """A model propagates over a matrix that does not follow from edge weights in a known way."""
+
+
+# Models whose gradient was compared with autograd once.
+_VERIFIED: WeakSet[nn.Module] = WeakSet()
+
+
+def _propagates(model: nn.Module, data: Data) -> bool:
+    """Whether node quantities give this model's gradient: all its rules are known, and autograd agrees on some pairs."""
+    if not isinstance(model, Diffusing):
+        return False
+    if model in _VERIFIED:
+        return True
+    generator = torch.Generator().manual_seed(0)
+    nodes = torch.arange(data.x.size(0), device=data.x.device)
+    number = torch.randint(0, max(num_pairs(nodes.numel()), 1), (64,), generator=generator).unique().to(nodes.device)
+    if nodes.numel() > 1:
+        pairs = Pairs.from_number(number, nodes.numel())
+        flips = pairs[number % 8 == 0]
+        weight = data.x.new_full((len(flips),), 0.5)
+        asked = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
+        # All logits of all nodes count, so that nothing hides behind the targets or the loss at hand.
+        try:
+            fast, slow = (
+                EdgeGradientEngine(model, data, nodes, labels=nodes, loss=_waves, path=path)(flips, weight).at(asked)
+                for path in ("propagate", "autograd")
+            )
+        except UnknownRuleError:
+            return False
+        if not bool((fast - slow).abs().max() <= _AGREE[fast.dtype] * slow.abs().max() + 1e-12):
+            return False
+    _VERIFIED.add(model)
+    return True
+
+
+def _waves(logits: Tensor, _: Tensor) -> Tensor:
+    """A loss that listens to every logit of every node, to each in its own way."""
+    weight = torch.arange(logits.numel(), device=logits.device, dtype=logits.dtype).cos().view_as(logits)
+    return (weight * logits).sum()
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if training:
+            model.train()
+
+
+def _renumbered(key: Tensor, place: Tensor, num_nodes: int) -> Tensor:
+    """Pairs by key in another numbering of nodes; those with an end outside it are left out."""
+    pairs = torch.stack([place[key // num_nodes], place[key % num_nodes]])
+    return pairs[:, (pairs >= 0).all(dim=0)]
+
+
+def _between(pairs: Tensor, start: int, end: int) -> Tensor:
+    """Those of the sorted pairs whose first node is in ``[start, end)``."""
+    bounds = torch.tensor([start, end], device=pairs.device)
+    first, last = torch.searchsorted(pairs[0].contiguous(), bounds).tolist()
+    return pairs[:, first:last]
+
+
+def _never(scores: Tensor) -> Tensor:
+    return torch.full_like(scores, -torch.inf)

@@ -1,0 +1,140 @@
+r"""The gradient of every pair's weight, from node quantities alone.
+
+Let a model touch the graph through calls :math:`o_k = \hat A h_k` only, with :math:`b_k = \partial L / \partial o_k`. For an
+edge weight :math:`w_{uv} = w_{vu}`, present or not,
+
+- **plain** (:math:`\hat A = w`): :math:`\partial L / \partial w_{uv} = \sum_k b_k[u] \cdot h_k[v] + h_k[u] \cdot b_k[v]`;
+- **normalised** (:math:`\hat A_{uv} = s_u w_{uv} s_v`, :math:`s = d^{-1/2}`): the same with :math:`s_u b_k[u]` and
+  :math:`s_u h_k[u]` in place of :math:`b_k[u]` and :math:`h_k[u]`, plus :math:`\delta_u + \delta_v` for the two degrees, where
+  :math:`\delta_u = -\tfrac{1}{2} s_u^2 \sum_k ( b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u] )`;
+- **attention** (:math:`\hat A_{uv} = w_{uv} e_{uv} / Z_u`): :math:`e_{uv} / Z_u \; b[u] \cdot (h[v] - o[u])`, and the same
+  with :math:`u` and :math:`v` exchanged.
+
+The first two are one bilinear form :math:`B_u \cdot H_v + H_u \cdot B_v + \delta_u + \delta_v`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.pairs import Pairs
+from edgeproof.propagation.propagate import Call
+from edgeproof.propagation.rules import Attention, Normalized, Plain
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    r""":math:`B_u \cdot H_v + H_u \cdot B_v + \delta_u + \delta_v`.
+
+    Args:
+        b: :math:`B`, shape ``[nodes, channels]``.
+        h: :math:`H`, shape ``[nodes, channels]``.
+        node: :math:`\delta`, shape ``[nodes]``.
+    """
+
+    b: Tensor
+    h: Tensor
+    node: Tensor
+
+    def at(self, pairs: Pairs, backend: str | None) -> Tensor:
+        return dispatch.pair_scores(self.b, self.h, self.node, pairs.u, pairs.v, backend=backend)
+
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
+        product = self.b[rows] @ self.h[cols].T + self.h[rows] @ self.b[cols].T
+        return product.add_(self.node[rows][:, None]).add_(self.node[cols])
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """One attention head: see the module's text.
+
+    Args:
+        rule: the head's scores and sums.
+        b: gradient at its output, shape ``[nodes, channels]``.
+        h: what it attended to, shape ``[nodes, channels]``.
+        own: ``b[u] . o[u]``, shape ``[nodes]``.
+    """
+
+    rule: Attention
+    b: Tensor
+    h: Tensor
+    own: Tensor
+
+    def at(self, pairs: Pairs, backend: str | None) -> Tensor:
+        u, v = pairs.u, pairs.v
+        forth = self._attention(self.rule.receiver[u] + self.rule.sender[v], u)
+        back = self._attention(self.rule.receiver[v] + self.rule.sender[u], v)
+        forth = forth * (dispatch.gathered_dot(self.b, self.h, u, v, backend=backend) - self.own[u])
+        return forth + back * (dispatch.gathered_dot(self.b, self.h, v, u, backend=backend) - self.own[v])
+
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
+        return self._heard(rows, cols) + self._heard(cols, rows).T
+
+    def _heard(self, receivers: Tensor, senders: Tensor) -> Tensor:
+        score = self.rule.receiver[receivers][:, None] + self.rule.sender[senders]
+        gain = self.b[receivers] @ self.h[senders].T - self.own[receivers][:, None]
+        return self._attention(score, receivers[:, None]) * gain
+
+    def _attention(self, score: Tensor, receivers: Tensor) -> Tensor:
+        shifted = F.leaky_relu(score, self.rule.slope) - self.rule.shift[receivers]
+        return shifted.exp() / self.rule.total[receivers]
+
+
+Scores = Bilinear | Attended
+
+
+def assemble(calls: Sequence[Call]) -> list[Scores] | None:
+    """The terms of the gradient from what a tape recorded; none if some matrix follows an unknown rule."""
+    reached = [call for call in calls if call.grad_out is not None]
+    if any(call.rule is None for call in reached):
+        return None
+    scores: list[Scores] = []
+    b: list[Tensor] = []
+    h: list[Tensor] = []
+    node: list[Tensor] = []
+    # A model that propagates over one matrix many times is scaled in one piece.
+    for rule, group in groupby(reached, key=lambda call: call.rule):
+        same = list(group)
+        if isinstance(rule, Attention):
+            scores += [_attended(rule, call) for call in same]
+            continue
+        one_b, one_h, one_node = _bilinear(rule, same)
+        b, h, node = [*b, one_b], [*h, one_h], [*node, one_node]
+    if b:
+        scores.append(Bilinear(_join(b), _join(h), sum(node[1:], node[0])))
+    return scores
+
+
+def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
+    b, h = _join([_known(call.grad_out) for call in calls]), _join([call.x for call in calls])
+    if isinstance(rule, Plain):
+        return b, h, b.new_zeros(b.size(0))
+    assert isinstance(rule, Normalized)
+    out, grad_x = _join([_known(call.out) for call in calls]), _join([_known(call.grad_x) for call in calls])
+    scale = rule.scale.detach()
+    node = -0.5 * scale.square() * torch.addcmul(b * out, grad_x, h).sum(dim=1)
+    return b * scale[:, None], h * scale[:, None], node
+
+
+def _attended(rule: Attention, call: Call) -> Attended:
+    b, out = _known(call.grad_out), _known(call.out)
+    detached = Attention(
+        rule.receiver.detach(), rule.sender.detach(), rule.shift.detach(), rule.total.detach(), rule.slope
+    )
+    return Attended(detached, b, call.x, (b * out).sum(dim=1))
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _known(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor

@@ -1,0 +1,104 @@
+"""Unordered pairs of nodes, and the one order in which they are counted.
+
+A pair is ``(u, v)`` with ``u < v``, and its key is ``u * nodes + v``; pairs are sorted by key. Pairs are also numbered
+from 0 to ``nodes * (nodes - 1) / 2 - 1`` in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Distinct pairs in ascending order.
+
+    Whoever makes one vouches for the order; :meth:`of` sorts and checks.
+
+    Args:
+        u: the smaller ends, shape ``[pairs]``.
+        v: the larger ends, shape ``[pairs]``.
+        num_nodes: number of nodes of the graph.
+    """
+
+    u: Tensor
+    v: Tensor
+    num_nodes: int
+
+    @classmethod
+    def of(cls, pairs: Tensor, num_nodes: int) -> Pairs:
+        """Check and sort pairs given as a tensor of shape ``[2, pairs]``, ends in either order."""
+        check_pairs(pairs, num_nodes)
+        key = (pairs.amin(dim=0) * num_nodes + pairs.amax(dim=0)).sort().values
+        if bool((key[1:] == key[:-1]).any()):
+            raise ValueError(f"expected distinct pairs, got {int((key[1:] == key[:-1]).sum())} repeated")
+        return cls.from_key(key, num_nodes)
+
+    @classmethod
+    def from_key(cls, key: Tensor, num_nodes: int) -> Pairs:
+        """From ascending keys."""
+        return cls(key // num_nodes, key % num_nodes, num_nodes)
+
+    @classmethod
+    def from_number(cls, number: Tensor, num_nodes: int) -> Pairs:
+        """From ascending numbers.
+
+        >>> Pairs.from_number(torch.arange(6), 4).both
+        tensor([[0, 0, 0, 1, 1, 2],
+                [1, 2, 3, 2, 3, 3]])
+        """
+        # Row u starts at number u (2 n - u - 1) / 2. The root can be off by one in floating point.
+        n = num_nodes
+        u = (n - 0.5 - ((n - 0.5) ** 2 - 2 * number.double()).clamp(min=0).sqrt()).long().clamp(0, n - 2)
+        u = u - (_row_start(u, n) > number).long()
+        u = u + (_row_start(u + 1, n) <= number).long()
+        return cls(u, number - _row_start(u, n) + u + 1, n)
+
+    @property
+    def both(self) -> Tensor:
+        """As a tensor of shape ``[2, pairs]``."""
+        return torch.stack([self.u, self.v])
+
+    @property
+    def key(self) -> Tensor:
+        """``u * nodes + v`` of each pair: ascending."""
+        return self.u * self.num_nodes + self.v
+
+    @property
+    def number(self) -> Tensor:
+        """The number of each pair: ascending."""
+        return _row_start(self.u, self.num_nodes) + self.v - self.u - 1
+
+    def __len__(self) -> int:
+        return self.u.numel()
+
+    def __getitem__(self, chosen: Tensor) -> Pairs:
+        """Some of the pairs, by a mask or by ascending positions."""
+        return Pairs(self.u[chosen], self.v[chosen], self.num_nodes)
+
+
+def num_pairs(num_nodes: int) -> int:
+    """How many pairs there are among ``num_nodes`` nodes."""
+    return num_nodes * (num_nodes - 1) // 2
+
+
+def check_pairs(pairs: Tensor, num_nodes: int) -> None:
+    """Raise unless ``pairs`` are pairs of different nodes, shape ``[2, pairs]``."""
+    if not isinstance(pairs, Tensor) or pairs.dtype != torch.long or pairs.dim() != 2 or pairs.size(0) != 2:
+        found = f"{pairs.dtype} of shape {list(pairs.shape)}" if isinstance(pairs, Tensor) else type(pairs).__name__
+        raise ValueError(f"expected pairs as an int64 tensor of shape [2, pairs], got {found}")
+    if not pairs.numel():
+        return
+    if int(pairs.min()) < 0 or int(pairs.max()) >= num_nodes:
+        raise ValueError(
+            f"expected node ids between 0 and {num_nodes - 1}, got {int(pairs.min())} to {int(pairs.max())}"
+        )
+    if bool((pairs[0] == pairs[1]).any()):
+        raise ValueError(f"expected pairs of different nodes, got {int((pairs[0] == pairs[1]).sum())} self-loops")
+
+
+def _row_start(u: Tensor, num_nodes: int) -> Tensor:
+    return u * (2 * num_nodes - u - 1) // 2

@@ -1,0 +1,50 @@
+r"""How an entry of the propagated matrix follows from the weight of its edge.
+
+A model propagates :math:`o = \hat A h` with entries :math:`\hat A_{uv}` that depend on the edge weights :math:`w`.
+Whoever knows the rule behind :math:`\hat A` knows the gradient of any edge weight, in the graph or not, from node
+quantities alone (see :mod:`~edgeproof.propagation.edge_gradient`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    r"""The weight itself: :math:`\hat A_{uv} = w_{uv}`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Normalized:
+    r"""Symmetric normalisation: :math:`\hat A_{uv} = s_u w_{uv} s_v`, :math:`s = d^{-1/2}`, :math:`d = w \mathbf 1`.
+
+    Args:
+        scale: :math:`s`, 0 for a node of degree 0.
+    """
+
+    scale: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    r"""Attention: :math:`\hat A_{uv} = w_{uv} e^{s_{uv} - m_u} / Z_u`, :math:`s_{uv} = \mathrm{LeakyReLU}(r_u + t_v)`.
+
+    Args:
+        receiver: :math:`r`.
+        sender: :math:`t`.
+        shift: :math:`m`, which cancels out.
+        total: :math:`Z_u = \sum_v w_{uv} e^{s_{uv} - m_u}`.
+        slope: of the leaky part.
+    """
+
+    receiver: Tensor
+    sender: Tensor
+    shift: Tensor
+    total: Tensor
+    slope: float
+
+
+Rule = Plain | Normalized | Attention

@@ -1,0 +1,330 @@
+"""The gradient of every pair against autograd on a graph that holds all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphConv
+from torch_geometric.nn.models import GCN as PyGGCN
+from torch_geometric.utils import to_undirected
+
+import edgeproof as ep
+from edgeproof import losses
+from edgeproof.models import GraphModel
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, propagate
+
+
+class TwoGraphConvs(nn.Module):
+    """A user's model: PyG layers, unnormalised sums, no knowledge of this library."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.first, self.second = GraphConv(in_channels, 4), GraphConv(4, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        h = self.first(x, edge_index, edge_weight).tanh()
+        out: Tensor = self.second(h, edge_index, edge_weight)
+        return out
+
+
+class Mixed(GraphModel):
+    """Written on ``propagate``: plain and both normalised matrices, a parameter that is propagated, an unused call."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 4, 2, 0.5)
+        self.weight = nn.Parameter(torch.randn(in_channels, out_channels))
+        self.position = nn.Parameter(torch.randn(7, out_channels))
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        looped, bare = adjacency.normalized(self_loops=True), adjacency.normalized(self_loops=False)
+        propagate(adjacency, h)
+        z = propagate(looped, h).tanh() + propagate(bare, h).sin()
+        return propagate(looped, z) + propagate(adjacency, z).tanh() + propagate(bare, self.position)
+
+
+class Secretive(GraphModel):
+    """Uses degrees as a feature: its gradient is not in its messages."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 4, 2, 0.5)
+        self.weight = nn.Parameter(torch.randn(in_channels, out_channels))
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        return propagate(adjacency, h) * adjacency.degree[:, None]
+
+
+class Unruly(Secretive):
+    """Propagates over a matrix of its own making."""
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        return propagate(adjacency.with_weight(adjacency.weight.square()), h)
+
+
+def library_model(name: str, **options: object) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        torch.manual_seed(1)
+        model = ep.models.build(name, 5, 3, {"hidden_channels": 4, **options}, seed=1)
+        if name == "ChebNetII":
+            nn.init.uniform_(model.gamma, 0.1, 1.0)
+        return model.double()
+
+    return build
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "GCN": (library_model("GCN"), "propagate"),
+    "GCN-3": (library_model("GCN", num_layers=3), "propagate"),
+    "APPNP": (library_model("APPNP"), "propagate"),
+    "GPRGNN": (library_model("GPRGNN"), "propagate"),
+    "ChebNetII": (library_model("ChebNetII"), "propagate"),
+    "MLP": (library_model("MLP"), "propagate"),
+    "GAT": (library_model("GAT"), "propagate"),
+    "GAT-heads": (library_model("GAT", heads=2, num_layers=3), "propagate"),
+    "mixed": (lambda: Mixed(5, 3).double(), "propagate"),
+    "secretive": (lambda: Secretive(5, 3).double(), "autograd"),
+    "unruly": (lambda: Unruly(5, 3).double(), "autograd"),
+    "PyG GCN": (lambda: PyGGCN(5, 4, 2, 3).double(), "autograd"),
+    "PyG GraphConv": (lambda: TwoGraphConvs(5, 3).double(), "autograd"),
+}
+
+
+@pytest.fixture
+def double(graph: Data) -> Data:
+    graph.x = graph.x.double()
+    return graph
+
+
+def all_pairs(nodes: int) -> Tensor:
+    return torch.triu_indices(nodes, nodes, offset=1)
+
+
+def by_autograd(model: nn.Module, data: Data, nodes: Tensor, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and gradient at all pairs (in their order), each of them an edge of its own weight."""
+    n = data.num_nodes
+    u, v = all_pairs(n)
+    adjacency = torch.zeros(n, n, dtype=torch.float64)
+    adjacency[data.edge_index[0], data.edge_index[1]] = 1
+    start = torch.zeros(n, n, dtype=torch.float64)
+    start[pairs.amin(0), pairs.amax(0)] = flip.double()
+    p = start[u, v].requires_grad_()
+    weight = adjacency[u, v] + (1 - 2 * adjacency[u, v]) * p
+    logits = model.eval()(data.x, torch.cat([torch.stack([u, v]), torch.stack([v, u])], 1), torch.cat([weight, weight]))
+    loss = losses.tanh_margin(logits[nodes], data.y[nodes])
+    if not loss.requires_grad:
+        return loss, torch.zeros_like(p)
+    (gradient,) = torch.autograd.grad(loss, p, allow_unused=True)
+    return loss.detach(), torch.zeros_like(p) if gradient is None else gradient
+
+
+def check_close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) <= tolerance * float(expected.abs().max()) + 1e-15
+
+
+FLIPS = {
+    "none": (torch.empty(2, 0, dtype=torch.long), torch.empty(0)),
+    "an edge in part": (torch.tensor([[0], [1]]), torch.tensor([0.3])),
+    "a non-edge in part": (torch.tensor([[0], [4]]), torch.tensor([0.7])),
+    "whole flips": (torch.tensor([[0, 3, 1], [1, 6, 5]]), torch.tensor([1.0, 1.0, 1.0])),
+    "weight zero": (torch.tensor([[0, 0], [1, 5]]), torch.tensor([0.0, 0.0])),
+    "many, unsorted, either way round": (
+        torch.tensor([[5, 2, 0, 6, 4, 3], [1, 3, 2, 0, 5, 0]]),
+        torch.tensor([0.25, 1.0, 0.5, 0.75, 1.0, 0.0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("flips", FLIPS)
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_at_every_pair(name: str, flips: str, double: Data) -> None:
+    build, path = MODELS[name]
+    torch.manual_seed(0)
+    model = build()
+    pairs, flip = FLIPS[flips]
+    for nodes in (torch.tensor([0, 3]), torch.arange(7), torch.tensor([6])):
+        engine = EdgeGradientEngine(model, double, nodes)
+        gradient = engine(pairs, flip)
+        loss, expected = by_autograd(model, double, nodes, pairs, flip)
+        assert gradient.path == engine.path == path
+        check_close(gradient.loss, loss)
+        check_close(gradient.at(all_pairs(7)), expected)
+        check_close(gradient.at(Pairs.of(all_pairs(7), 7)), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(2, 9),
+    density=st.floats(0, 1),
+    flipped=st.integers(0, 12),
+    name=st.sampled_from(["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT-heads"]),
+)
+def test_gradient_on_random_graphs(seed: int, nodes: int, density: float, flipped: int, name: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    candidates = all_pairs(nodes)
+    edges = candidates[:, torch.rand(candidates.size(1), generator=generator) < density]
+    data = Data(
+        x=torch.randn(nodes, 5, generator=generator, dtype=torch.float64),
+        edge_index=to_undirected(edges, num_nodes=nodes),
+        y=torch.arange(nodes) % 2,
+    )
+    pairs = candidates[:, torch.randperm(candidates.size(1), generator=generator)[:flipped]]
+    flip = torch.rand(pairs.size(1), generator=generator, dtype=torch.float64)
+    targets = torch.randperm(nodes, generator=generator)[: 1 + seed % nodes]
+    model = MODELS[name][0]()
+    engine = EdgeGradientEngine(model, data, targets, path="propagate")
+    _, expected = by_autograd(model, data, targets, pairs, flip)
+    check_close(engine(pairs, flip).at(candidates), expected, 1e-8)
+
+
+def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Sort all pairs by descending gradient, then by (u, v)."""
+    order = sorted(range(pairs.size(1)), key=lambda i: (-float(gradient[i]), *pairs[:, i].tolist()))[:k]
+    return pairs[:, order], gradient[order]
+
+
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT", "MLP", "PyG GraphConv"])
+@pytest.mark.parametrize("k", [1, 4, 21, 50])
+def test_top_is_brute_force(name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgeproof.propagation import edge_gradient
+
+    monkeypatch.setattr(edge_gradient, "_TILE", {"cpu": 21})
+    monkeypatch.setattr(edge_gradient, "_BLOCK", 5)
+    model = MODELS[name][0]()
+    gradient = EdgeGradientEngine(model, double, torch.arange(7))(*FLIPS["many, unsorted, either way round"])
+    everything = all_pairs(7)
+    cases: list[tuple[Tensor | None, Tensor | None]] = [
+        (None, None),
+        (None, torch.tensor([[0, 5, 2], [1, 1, 6]])),
+        (torch.tensor([6, 0, 2, 5]), None),
+        (torch.tensor([6, 0, 2, 5]), torch.tensor([[0, 1], [2, 3]])),
+    ]
+    for among, exclude in cases:
+        allowed = torch.ones(21, dtype=torch.bool)
+        if among is not None:
+            allowed &= torch.isin(everything, among).all(dim=0)
+        if exclude is not None:
+            barred = {tuple(sorted(pair)) for pair in exclude.T.tolist()}
+            allowed &= torch.tensor([tuple(pair) not in barred for pair in everything.T.tolist()])
+        pairs = everything[:, allowed]
+        expected_pairs, expected = brute_force(gradient.at(pairs), pairs, k)
+        best = gradient.top(k, among=among, exclude=exclude)
+        assert torch.equal(best.pairs, expected_pairs)
+        assert torch.equal(best.scores, expected)
+
+
+def test_ties_come_in_ascending_order(double: Data) -> None:
+    """Nodes with equal features in an empty graph: all gradients are equal in groups."""
+    double.x = torch.ones(7, 5, dtype=torch.float64)
+    double.edge_index = torch.empty(2, 0, dtype=torch.long)
+    model = MODELS["GCN"][0]()
+    double.y = torch.tensor([0, 1, 0, 1, 0, 1, 0])
+    gradient = EdgeGradientEngine(model, double, torch.arange(7))()
+    pairs, scores = brute_force(gradient.at(all_pairs(7)), all_pairs(7), 9)
+    best = gradient.top(9)
+    assert len(set(scores.tolist())) < 9
+    assert torch.equal(best.pairs, pairs)
+
+
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT"])
+def test_single_precision_is_near(name: str, double: Data) -> None:
+    model = MODELS[name][0]()
+    pairs, flip = FLIPS["many, unsorted, either way round"]
+    expected = EdgeGradientEngine(model, double, torch.arange(7))(pairs, flip).at(all_pairs(7))
+    double.x = double.x.float()
+    single = EdgeGradientEngine(model.float(), double, torch.arange(7))(pairs, flip).at(all_pairs(7))
+    check_close(single.double(), expected, 1e-4)
+
+
+def test_both_paths_agree_on_a_real_sized_graph(sbm: Data) -> None:
+    model = ep.models.build("GPRGNN", 21, 2, seed=0)
+    nodes = torch.arange(0, 200, 3)
+    pairs = Pairs.from_number(torch.arange(0, 19_900, 7), 200)
+    flip = (pairs.u % 11).float() / 11
+    chosen = torch.arange(0, len(pairs), 50)
+    fast = EdgeGradientEngine(model, sbm, nodes)(pairs[chosen], flip[chosen])
+    slow = EdgeGradientEngine(model, sbm, nodes, path="autograd")(pairs[chosen], flip[chosen])
+    assert (fast.path, slow.path) == ("propagate", "autograd")
+    check_close(fast.at(pairs), slow.at(pairs), 1e-4)
+    torch.testing.assert_close(fast.logits, slow.logits)
+
+
+def test_other_labels_and_losses(double: Data) -> None:
+    model = MODELS["GCN"][0]()
+    nodes, labels = torch.tensor([2, 4]), torch.tensor([1, 0])
+    gradient = EdgeGradientEngine(model, double, nodes, labels=labels, loss=losses.cross_entropy)()
+    logits = model.eval()(double.x, double.edge_index)
+    assert gradient.loss.item() == pytest.approx(losses.cross_entropy(logits[nodes], labels).item())
+    double.y = None
+    EdgeGradientEngine(model, double, nodes, labels=labels)
+
+
+def test_the_model_is_left_as_it_was(double: Data) -> None:
+    model = MODELS["GPRGNN"][0]().train()
+    engine = EdgeGradientEngine(model, double, torch.arange(7))
+    assert torch.equal(engine().logits, engine().logits)
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_features_are_encoded_once(double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["GPRGNN"][0]()
+    calls = []
+    encode = type(model).encode
+    monkeypatch.setattr(type(model), "encode", lambda self, x: calls.append(1) or encode(self, x))
+    engine = EdgeGradientEngine(model, double, torch.arange(7), path="propagate")
+    for _ in range(5):
+        engine(torch.tensor([[0], [1]]), torch.tensor([0.5])).at(all_pairs(7))
+    assert len(calls) == 1
+
+
+def test_bad_input_raises(double: Data) -> None:
+    model = MODELS["GCN"][0]()
+    nodes = torch.arange(7)
+    engine = EdgeGradientEngine(model, double, nodes)
+    half = torch.tensor([0.5])
+    for pairs, flip, message in (
+        (torch.tensor([[0], [7]]), half, "between 0 and 6, got 0 to 7"),
+        (torch.tensor([[2], [2]]), half, "different nodes, got 1 self-loops"),
+        (torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]), "distinct pairs, got 1 repeated"),
+        (torch.tensor([[0], [1]]), torch.tensor([1.5]), "1 weights between 0 and 1"),
+        (torch.tensor([[0], [1]]), torch.tensor([0.5, 0.5]), "1 weights between 0 and 1"),
+        (torch.tensor([[0], [1]]), None, "weight of each flip, got none"),
+        (torch.tensor([0, 1]), half, r"int64 tensor of shape \[2, pairs\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            engine(pairs, flip)
+    gradient = engine()
+    with pytest.raises(ValueError, match="different nodes"):
+        gradient.at(torch.tensor([[1], [1]]))
+    with pytest.raises(ValueError, match="k >= 1"):
+        gradient.top(0)
+    with pytest.raises(ValueError, match="distinct among"):
+        gradient.top(1, among=torch.tensor([1, 1]))
+    with pytest.raises(ValueError, match="'propagate' or 'autograd', got 'magic'"):
+        EdgeGradientEngine(model, double, nodes, path="magic")
+    with pytest.raises(ValueError, match="one label per node"):
+        EdgeGradientEngine(model, double, nodes, labels=torch.tensor([1]))
+    with pytest.raises(ValueError, match="whose rule is unknown"):
+        EdgeGradientEngine(MODELS["unruly"][0](), double, nodes, path="propagate")()
+    with pytest.raises(ValueError, match="at least one node"):
+        EdgeGradientEngine(model, double, torch.empty(0, dtype=torch.long))
+
+
+def test_nothing_to_score_is_fine(double: Data) -> None:
+    for name in ("GCN", "PyG GCN"):
+        gradient = EdgeGradientEngine(MODELS[name][0](), double, torch.arange(7))()
+        assert gradient.at(torch.empty(2, 0, dtype=torch.long)).shape == (0,)
+        assert gradient.top(3, among=torch.tensor([4])).pairs.shape == (2, 0)
