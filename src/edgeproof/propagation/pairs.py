@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgeproof.propagation.kernels import dispatch
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -50,12 +52,7 @@ class Pairs:
         tensor([[0, 0, 0, 1, 1, 2],
                 [1, 2, 3, 2, 3, 3]])
         """
-        # Row u starts at number u (2 n - u - 1) / 2. The root can be off by one in floating point.
-        n = num_nodes
-        u = (n - 0.5 - ((n - 0.5) ** 2 - 2 * number.double()).clamp(min=0).sqrt()).long().clamp(0, n - 2)
-        u = u - (_row_start(u, n) > number).long()
-        u = u + (_row_start(u + 1, n) <= number).long()
-        return cls(u, number - _row_start(u, n) + u + 1, n)
+        return cls(*dispatch.unrank_pairs(number, num_nodes), num_nodes)
 
     @property
     def both(self) -> Tensor:
@@ -70,7 +67,7 @@ class Pairs:
     @property
     def number(self) -> Tensor:
         """The number of each pair: ascending."""
-        return _row_start(self.u, self.num_nodes) + self.v - self.u - 1
+        return self.u * (2 * self.num_nodes - self.u - 1) // 2 + self.v - self.u - 1
 
     def __len__(self) -> int:
         return self.u.numel()
@@ -98,7 +95,3 @@ def check_pairs(pairs: Tensor, num_nodes: int) -> None:
         )
     if bool((pairs[0] == pairs[1]).any()):
         raise ValueError(f"expected pairs of different nodes, got {int((pairs[0] == pairs[1]).sum())} self-loops")
-
-
-def _row_start(u: Tensor, num_nodes: int) -> Tensor:
-    return u * (2 * num_nodes - u - 1) // 2

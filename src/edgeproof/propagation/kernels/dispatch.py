@@ -1,7 +1,8 @@
 """Which kernels serve which inputs.
 
 A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``,
-``gathered_dot`` and ``pair_scores`` (see :mod:`~edgeproof.propagation.kernels.reference`, which defines what they compute).
+``gathered_dot``, ``pair_scores`` and ``unrank_pairs``; what they compute, the reference backend defines
+(:mod:`~edgeproof.propagation.kernels.reference`).
 The first backend without a reason against the inputs at hand serves them.
 """
 
@@ -13,7 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from edgeproof._names import look_up
-from edgeproof.propagation.kernels import reference
+from edgeproof.propagation.kernels import numba_cpu, reference
 
 
 class Backend(Protocol):
@@ -28,11 +29,13 @@ class Backend(Protocol):
 
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
+    def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
+
     def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
 
 
 # Fastest first.
-BACKENDS: tuple[Backend, ...] = (reference,)
+BACKENDS: tuple[Backend, ...] = (numba_cpu, reference)
 
 
 def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
@@ -62,3 +65,8 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor, *, backend: str | None = None) -> Tensor:
     """The bilinear form of each pair, by the backend chosen."""
     return choose((b, h, node), backend).pair_scores(b, h, node, u, v)
+
+
+def unrank_pairs(number: Tensor, num_nodes: int, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
+    """The two ends of the pairs with these numbers, by the backend chosen."""
+    return choose((number,), backend).unrank_pairs(number, num_nodes)

@@ -36,6 +36,16 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
 
 
+def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The two ends of the pairs with these numbers; see :mod:`edgeproof.propagation.pairs`."""
+    n = num_nodes
+    u = (n - 0.5 - ((n - 0.5) ** 2 - 2 * number.double()).clamp(min=0).sqrt()).long().clamp(0, n - 2)
+    # The root can be off by one in floating point.
+    u = u - (u * (2 * n - u - 1) // 2 > number).long()
+    u = u + ((u + 1) * (2 * n - u - 2) // 2 <= number).long()
+    return u, number - u * (2 * n - u - 1) // 2 + u + 1
+
+
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
     r"""The bilinear form :math:`b_u \cdot h_v + h_u \cdot b_v + \delta_u + \delta_v` of each pair."""
     return gathered_dot(b, h, u, v) + gathered_dot(h, b, u, v) + node[u] + node[v]

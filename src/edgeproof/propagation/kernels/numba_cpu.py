@@ -1,0 +1,100 @@
+"""Kernels for the CPU, compiled by numba on first use and kept on disk.
+
+A sparse-dense product is as fast in torch; what torch lacks is the gathered dot product without the gathered rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgeproof.propagation.kernels import reference
+
+name = "numba"
+summary = "compiled loops for gathered dot products; CPU; float32 and float64"
+
+Array = np.ndarray[Any, Any]
+
+_MOST_THREADS = numba.get_num_threads()
+
+spmm = reference.spmm
+
+
+def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
+    """Why these inputs cannot be served; empty if they can."""
+    reasons = reference.not_supported_reasons(tensors)
+    reasons += [f"needs the CPU, got {tensor.device}" for tensor in tensors if tensor.device.type != "cpu"]
+    return reasons
+
+
+def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
+    out = a.new_empty(left.numel())
+    _set_threads()
+    _gathered_dot(_array(a), _array(b), _array(left), _array(right), _array(out))
+    return out
+
+
+def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
+    out = b.new_empty(u.numel())
+    _set_threads()
+    _pair_scores(_array(b), _array(h), _array(node), _array(u), _array(v), _array(out))
+    return out
+
+
+def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    u, v = torch.empty_like(number), torch.empty_like(number)
+    _set_threads()
+    _unrank_pairs(_array(number), num_nodes, _array(u), _array(v))
+    return u, v
+
+
+@numba.njit(parallel=True, fastmath=True, cache=True)
+def _gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> None:
+    for e in numba.prange(left.size):
+        i, j = left[e], right[e]
+        total = a[i, 0] * b[j, 0]
+        for c in range(1, a.shape[1]):
+            total += a[i, c] * b[j, c]
+        out[e] = total
+
+
+@numba.njit(parallel=True, fastmath=True, cache=True)
+def _pair_scores(b: Array, h: Array, node: Array, u: Array, v: Array, out: Array) -> None:
+    for e in numba.prange(u.size):
+        i, j = u[e], v[e]
+        total = node[i] + node[j]
+        for c in range(b.shape[1]):
+            total += b[i, c] * h[j, c] + h[i, c] * b[j, c]
+        out[e] = total
+
+
+@numba.njit(parallel=True, cache=True)
+def _unrank_pairs(number: Array, n: int, u: Array, v: Array) -> None:
+    for e in numba.prange(number.size):
+        c = number[e]
+        i = np.int64(n - 0.5 - np.sqrt(max((n - 0.5) ** 2 - 2.0 * c, 0.0)))
+        i = min(max(i, 0), n - 2)
+        while i * (2 * n - i - 1) // 2 > c:
+            i -= 1
+        while (i + 1) * (2 * n - i - 2) // 2 <= c:
+            i += 1
+        u[e] = i
+        v[e] = c - i * (2 * n - i - 1) // 2 + i + 1
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().contiguous().numpy()
+    return array
+
+
+def _set_threads() -> None:
+    """As many threads as torch may use: a process that torch was told to keep small stays small."""
+    numba.set_num_threads(min(torch.get_num_threads(), _MOST_THREADS))

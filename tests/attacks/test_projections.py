@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from edgeproof.attacks import project_global
+
+values = st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=40)
+
+
+@settings(max_examples=300, deadline=None)
+@given(values=values, budget=st.floats(0, 12), spread=st.sampled_from([1e-6, 1.0, 1e4]))
+def test_the_projection_satisfies_its_optimality_conditions(values: list[float], budget: float, spread: float) -> None:
+    """Feasible, and equal to a clipped shift whose size is zero or uses up the budget: that characterises the optimum."""
+    p = torch.tensor(values, dtype=torch.float64) * spread
+    x = project_global(p, budget)
+    scale = max(1.0, float(p.abs().max()))
+    assert bool(((x >= 0) & (x <= 1)).all())
+    assert float(x.sum()) <= budget + 1e-9 * scale
+    inside = (x > 0) & (x < 1)
+    shifts = (p - x)[inside]
+    shift = float(shifts.mean()) if shifts.numel() else None
+    if float(p.clamp(0, 1).sum()) <= budget:
+        assert torch.equal(x, p.clamp(0, 1))
+    else:
+        assert float(x.sum()) == pytest.approx(budget, abs=1e-7 * scale)
+        if shift is not None:
+            assert shift >= -1e-9 * scale
+            torch.testing.assert_close(x, (p - shift).clamp(0, 1), rtol=0, atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_convex_solver_finds_nothing_nearer(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    p = random.normal(0.5, 1.0, 8)
+    budget = float(random.uniform(0.5, 4))
+    x = project_global(torch.from_numpy(p), budget).numpy()
+    solved = minimize(
+        lambda x: ((x - p) ** 2).sum(),
+        np.full(8, budget / 16),
+        jac=lambda x: 2 * (x - p),
+        bounds=[(0, 1)] * 8,
+        constraints={"type": "ineq", "fun": lambda x: budget - x.sum(), "jac": lambda x: -np.ones(8)},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert ((x - p) ** 2).sum() <= solved.fun + 1e-7
+    np.testing.assert_allclose(x, solved.x, atol=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=values, budget=st.floats(0, 12))
+def test_a_projection_stays_where_it_is(values: list[float], budget: float) -> None:
+    once = project_global(torch.tensor(values, dtype=torch.float64), budget)
+    torch.testing.assert_close(project_global(once, budget), once, rtol=0, atol=1e-9)
+
+
+def test_large_blocks_agree_with_bisection() -> None:
+    p = torch.randn(200_000, generator=torch.Generator().manual_seed(0)) * 0.3
+    for budget in (0.0, 1.0, 333.0, 20_000.0, 10**9):
+        low, high = 0.0, 3.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            spent = float((p.double() - middle).clamp(0, 1).sum())
+            low, high = (low, middle) if spent <= budget else (middle, high)
+        shift = 0.0 if float(p.double().clamp(0, 1).sum()) <= budget else high
+        torch.testing.assert_close(project_global(p, budget), (p - shift).clamp(0, 1), rtol=0, atol=1e-6)
+
+
+def test_edges_of_the_domain() -> None:
+    assert torch.equal(project_global(torch.tensor([0.5, 2.0]), 0), torch.zeros(2))
+    assert project_global(torch.empty(0), 3).shape == (0,)
+    assert torch.equal(project_global(torch.full((4,), 0.5), 1), torch.full((4,), 0.25))
+    assert torch.equal(project_global(torch.tensor([-1.0, -2.0]), 1), torch.zeros(2))
+    with pytest.raises(ValueError, match="budget >= 0, got -1"):
+        project_global(torch.ones(2), -1)
+    with pytest.raises(ValueError, match="budget >= 0, got nan"):
+        project_global(torch.ones(2), float("nan"))
