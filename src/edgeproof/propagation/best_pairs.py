@@ -52,6 +52,10 @@ class Running:
         i, j = good.nonzero(as_tuple=True)
         self.offer(tile[i, j], rows[i] * num_nodes + cols[j])
 
+    def clear(self) -> None:
+        """Forget everything offered."""
+        self.scores, self.keys, self.threshold = self.scores[:0], self.keys[:0], -torch.inf
+
     def best(self, num_nodes: int) -> BestPairs:
         """The best so far, in order."""
         self._prune()

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.kernels import dispatch, reference
 from edgeproof.propagation.pairs import Pairs
 from edgeproof.propagation.propagate import Call
 from edgeproof.propagation.rules import Attention, Normalized, Plain
@@ -47,8 +47,7 @@ class Bilinear:
         return dispatch.pair_scores(self.b, self.h, self.node, pairs.u, pairs.v, backend=backend)
 
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
-        product = self.b[rows] @ self.h[cols].T + self.h[rows] @ self.b[cols].T
-        return product.add_(self.node[rows][:, None]).add_(self.node[cols])
+        return reference.score_tile(self.b, self.h, self.node, rows, cols)
 
 
 @dataclass(frozen=True, eq=False)

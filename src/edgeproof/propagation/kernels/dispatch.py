@@ -1,7 +1,7 @@
 """Which kernels serve which inputs.
 
 A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``,
-``gathered_dot``, ``pair_scores`` and ``unrank_pairs``; what they compute, the reference backend defines
+``gathered_dot``, ``pair_scores``, ``pairs_above`` and ``unrank_pairs``; what they compute, the reference backend defines
 (:mod:`~edgeproof.propagation.kernels.reference`).
 The first backend without a reason against the inputs at hand serves them.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from edgeproof._names import look_up
-from edgeproof.propagation.kernels import numba_cpu, reference
+from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
 
 
 class Backend(Protocol):
@@ -29,13 +29,17 @@ class Backend(Protocol):
 
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
+    def pairs_above(
+        self, b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int
+    ) -> tuple[Tensor, int]: ...
+
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
     def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
 
 
 # Fastest first.
-BACKENDS: tuple[Backend, ...] = (numba_cpu, reference)
+BACKENDS: tuple[Backend, ...] = (triton_gpu, numba_cpu, reference)
 
 
 def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
@@ -70,3 +74,10 @@ def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor, *, bac
 def unrank_pairs(number: Tensor, num_nodes: int, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
     """The two ends of the pairs with these numbers, by the backend chosen."""
     return choose((number,), backend).unrank_pairs(number, num_nodes)
+
+
+def pairs_above(
+    b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int, *, backend: str | None = None
+) -> tuple[Tensor, int]:
+    """Keys of all pairs whose score may exceed a threshold, and how many there are, by the backend chosen."""
+    return choose((b, h, node), backend).pairs_above(b, h, node, threshold, capacity)

@@ -21,8 +21,11 @@ summary = "compiled loops for gathered dot products; CPU; float32 and float64"
 Array = np.ndarray[Any, Any]
 
 _MOST_THREADS = numba.get_num_threads()
+# Fewer multiplications than this are done before the threads have woken up.
+_SMALL = 1 << 15
 
 spmm = reference.spmm
+pairs_above = reference.pairs_above
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -34,6 +37,8 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
+    if left.numel() * a.size(1) < _SMALL:
+        return reference.gathered_dot(a, b, left, right)
     out = a.new_empty(left.numel())
     _set_threads()
     _gathered_dot(_array(a), _array(b), _array(left), _array(right), _array(out))
@@ -42,6 +47,8 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
+    if u.numel() * b.size(1) < _SMALL:
+        return reference.pair_scores(b, h, node, u, v)
     out = b.new_empty(u.numel())
     _set_threads()
     _pair_scores(_array(b), _array(h), _array(node), _array(u), _array(v), _array(out))
@@ -50,6 +57,8 @@ def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Ten
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    if number.numel() < _SMALL:
+        return reference.unrank_pairs(number, num_nodes)
     u, v = torch.empty_like(number), torch.empty_like(number)
     _set_threads()
     _unrank_pairs(_array(number), num_nodes, _array(u), _array(v))

@@ -55,3 +55,27 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
     slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)
     return torch.cat([(a[i] * b[j]).sum(dim=1) for i, j in slices])
+
+
+def score_tile(b: Tensor, h: Tensor, node: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    """The bilinear form of :func:`pair_scores` for all pairs of ``rows`` and ``cols``, as a dense matrix."""
+    tile = b[rows] @ h[cols].T + h[rows] @ b[cols].T
+    return tile.add_(node[rows][:, None]).add_(node[cols])
+
+
+def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int) -> tuple[Tensor, int]:
+    """Keys of all pairs whose score exceeds a threshold, in no order, and how many there are.
+
+    If there are more than ``capacity``, only the count is of use.
+    """
+    nodes = torch.arange(b.size(0), device=b.device)
+    found: list[Tensor] = []
+    count = 0
+    size = max(1, _SLICE * 16 // b.size(0))
+    for start in range(0, b.size(0), size):
+        rows, cols = nodes[start : start + size], nodes[start:]
+        i, j = (score_tile(b, h, node, rows, cols) > threshold).triu_(diagonal=1).nonzero(as_tuple=True)
+        count += i.numel()
+        if count <= capacity:
+            found.append(rows[i] * b.size(0) + cols[j])
+    return torch.cat(found) if found else nodes[:0], count

@@ -1,0 +1,375 @@
+"""One PR-BCD step (gradient of a block, update, projection, resampling): edgeproof beside PyG's ``PRBCDAttack``.
+
+    python benchmarks/attack_step.py cpu     Citeseer on the CPU: GPRGNN and GCN
+    python benchmarks/attack_step.py cuda    Citeseer and an arXiv-sized random graph on the GPU; search over all pairs
+    python benchmarks/attack_step.py scaling [--device cuda]    time and memory against nodes, edges, block and K
+
+Both run in this process on the same graph, weights, targets and block size. The peer's step is its own four methods,
+without the monitoring and the extra forward pass of its early stopping. Results go to ``results/benchmarks``.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch_geometric.contrib.nn import PRBCDAttack
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, MessagePassing
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import to_undirected
+
+import edgeproof as ep
+from edgeproof.attacks import Block, project_global, resample, sample_block
+from edgeproof.propagation import EdgeGradientEngine
+from edgeproof.propagation.pairs import num_pairs
+from edgeproof.result import describe_environment
+
+RESULTS = Path(__file__).resolve().parent.parent / "results" / "benchmarks"
+console = Console(width=140)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class PeerGPRGNN(MessagePassing):  # type: ignore[misc]
+    """GPRGNN as a PyG user writes it, with the weights of ours."""
+
+    def __init__(self, model: ep.models.GPRGNN) -> None:
+        super().__init__(aggr="add")
+        self.mlp, self.gamma = model.mlp, model.gamma
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        h = self.mlp.encode(x)
+        edge_index, norm = gcn_norm(edge_index, edge_weight, num_nodes=x.size(0))
+        out = self.gamma[0] * h
+        for k in range(1, self.gamma.numel()):
+            h = self.propagate(edge_index, x=h, norm=norm)
+            out = out + self.gamma[k] * h
+        return out
+
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm[:, None] * x_j
+
+
+class PeerGCN(nn.Module):
+    """Two of PyG's convolutions, with the weights of ours."""
+
+    def __init__(self, model: ep.models.GCN) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for weight, bias in zip(model.weights, model.biases, strict=True):
+            layer = GCNConv(*weight.shape)
+            layer.lin.weight, layer.bias = nn.Parameter(weight.T.contiguous()), bias
+            self.layers.append(layer)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        first, second = self.layers
+        out: Tensor = second(first(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+        return out
+
+
+class Ours:
+    """PR-BCD's step on the edge-gradient engine."""
+
+    # Weights that the peer, too, takes for zero.
+    peer_eps = PRBCDAttack.coeffs["eps"]
+
+    def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
+        self.engine = EdgeGradientEngine(model, data, nodes)
+        self.budget, self.block_size = budget, block_size
+        self.lr = 100 * max(1.0, torch.tensor(num_pairs(data.num_nodes) / block_size).log2().item())
+        self.lr *= budget / (2 * data.num_nodes)
+        self.generator = torch.Generator(data.x.device).manual_seed(0)
+        self.block = sample_block(data.num_nodes, block_size, generator=self.generator)
+
+    def step(self, clock: Callable[[str], None] = lambda phase: None) -> None:
+        block = self.block
+        gradient = self.engine(*block.flipped)
+        clock("forward and backward")
+        scores = gradient.at(block.pairs)
+        clock("scores")
+        flip = project_global(torch.add(block.flip, scores, alpha=self.lr), self.budget)
+        flip = torch.threshold_(flip, self.peer_eps, 0.0)
+        clock("update and projection")
+        self.block = resample(Block(block.number, block.pairs, flip), self.block_size, generator=self.generator)
+        clock("resampling")
+
+
+class Peer:
+    """PyG's own methods, in the order of its attack."""
+
+    def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
+        self.data, self.nodes, self.budget = data, nodes, budget
+        self.attack = PRBCDAttack(model.eval(), block_size=block_size, loss="tanh_margin", log=False)
+        self.attack.device = data.x.device
+        self.attack.edge_index = data.edge_index.cpu().clone()
+        self.attack.edge_weight = torch.ones(data.edge_index.size(1))
+        self.attack.num_nodes = data.num_nodes
+        self.attack._prepare(budget)
+
+    def step(self) -> None:
+        attack = self.attack
+        _, gradient = attack._forward_and_gradient(self.data.x, self.data.y, self.nodes)
+        with torch.no_grad():
+            weight = attack._update_edge_weights(self.budget, attack.block_edge_weight, 0, gradient)
+            attack.block_edge_weight = attack._project(self.budget, weight, attack.coeffs["eps"])
+            attack._resample_random_block(self.budget)
+
+
+def measure(step: Callable[[], None], device: torch.device, steps: int, warmup: int) -> dict[str, float]:
+    """Median milliseconds of a step, and the most memory in GiB that it held (on a CPU: by how much the peak grew)."""
+    for _ in range(warmup):
+        step()
+    before = peak_memory(device, reset=True)
+    times = []
+    for _ in range(steps):
+        synchronize(device)
+        start = time.perf_counter()
+        step()
+        synchronize(device)
+        times.append(1000 * (time.perf_counter() - start))
+    return {"ms": sorted(times)[len(times) // 2], "ms_least": min(times), "gib": peak_memory(device) - before}
+
+
+def phases(ours: Ours, device: torch.device, steps: int) -> dict[str, float]:
+    """Mean milliseconds of each part of our step; waiting for the GPU after each part makes the sum larger than a step."""
+    total: dict[str, float] = {}
+    for _ in range(steps):
+        synchronize(device)
+        last = time.perf_counter()
+
+        def clock(phase: str) -> None:
+            nonlocal last
+            synchronize(device)
+            now = time.perf_counter()
+            total[phase] = total.get(phase, 0.0) + 1000 * (now - last) / steps
+            last = now
+
+        ours.step(clock)
+    return total
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peak_memory(device: torch.device, *, reset: bool = False) -> float:
+    if device.type == "cuda":
+        if reset:
+            torch.cuda.reset_peak_memory_stats(device)
+            return 0.0
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def bandwidth(device: torch.device) -> float:
+    """GB/s of a large copy, counting bytes read and written."""
+    size = 2**28 if device.type == "cuda" else 2**25
+    source = torch.rand(size, device=device)
+    target = torch.empty_like(source)
+    best = 0.0
+    for _ in range(5):
+        synchronize(device)
+        start = time.perf_counter()
+        target.copy_(source)
+        synchronize(device)
+        best = max(best, 8 * size / (time.perf_counter() - start) / 1e9)
+    return best
+
+
+def floor_ms(engine: EdgeGradientEngine, block_size: int, gbps: float) -> float:
+    """Milliseconds to move what a step must move once: factors of every node, messages of every edge, the block."""
+    gradient = engine()
+    channels = sum(score.b.size(1) for score in gradient.scores)
+    nodes, entries = engine.num_nodes, engine.adjacency.pattern.col.numel()
+    bytes_moved = 4 * 4 * nodes * channels + 2 * entries * (12 * channels / 10 + 12) + block_size * (8 + 16 + 12)
+    return bytes_moved / gbps / 1e6
+
+
+def citeseer(device: torch.device) -> Data:
+    return ep.datasets.load("citeseer").to(device)
+
+
+def arxiv_sized(device: torch.device, nodes: int = 169_343, edges: int = 1_240_000) -> Data:
+    """A uniform random graph with the size of ogbn-arxiv; random features and labels."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(0, nodes, (2, edges), generator=generator)
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    return Data(
+        x=torch.randn(nodes, 128, generator=generator),
+        edge_index=to_undirected(pairs, num_nodes=nodes),
+        y=torch.randint(0, 40, (nodes,), generator=generator),
+    ).to(device)
+
+
+def targets(data: Data) -> tuple[Tensor, int]:
+    """A tenth of the nodes, and a tenth of the edges at them as budget."""
+    nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[: data.num_nodes // 10]
+    nodes = nodes.to(data.x.device)
+    touched = torch.isin(data.edge_index, nodes).any(dim=0)
+    return nodes, round(0.1 * int(touched.sum()) / 2)
+
+
+def trained(name: str, data: Data) -> nn.Module:
+    """A model after a hundred epochs of regular training: an untrained one has gradients of no realistic size."""
+    split = ep.splits.inductive(data, 0)
+    model = ep.models.build(name, data.num_features, ep.num_classes(data), seed=0).to(data.x.device)
+    ep.train(model, split, max_epochs=100, seed=0, progress=False)
+    return model
+
+
+def compare(name: str, data: Data, model: nn.Module, peer: nn.Module, block_size: int, steps: int) -> dict[str, Any]:
+    device = data.x.device
+    nodes, budget = targets(data)
+    model = model.to(device).eval()
+    own = Ours(model, data, nodes, budget, block_size)
+    ours = measure(own.step, device, 10 * steps, warmup=10)
+    parts = phases(own, device, steps)
+    flips = len(own.block.flipped[0])
+    del own
+    other = Peer(peer.to(device), data, nodes, budget, block_size)
+    theirs = measure(other.step, device, steps, warmup=2)
+    return {
+        "case": name,
+        "block": block_size,
+        "budget": budget,
+        "flips": flips,
+        "ours": ours,
+        "peer": theirs,
+        "speedup": theirs["ms"] / ours["ms"],
+        "memory_ratio": theirs["gib"] / ours["gib"] if ours["gib"] else None,
+        "phases_ms": parts,
+    }
+
+
+def search(data: Data, model: nn.Module, k: int, steps: int) -> dict[str, Any]:
+    device = data.x.device
+    nodes, _ = targets(data)
+    gradient = EdgeGradientEngine(model.to(device).eval(), data, nodes)()
+    found = measure(lambda: (gradient.top(k), None)[1], device, steps, warmup=1)
+    return {"case": "exact top pairs", "k": k, "pairs": num_pairs(data.num_nodes), "ours": found}
+
+
+def check_agreement(data: Data, model: nn.Module, peer: nn.Module) -> float:
+    """Largest difference between our gradient and the peer's autograd on one block, relative to the largest gradient."""
+    nodes, budget = targets(data)
+    own = Ours(model.to(data.x.device).eval(), data, nodes, budget, 20_000)
+    other = Peer(peer.to(data.x.device), data, nodes, budget, 20_000)
+    _, theirs = other.attack._forward_and_gradient(data.x, data.y, nodes)
+    ours = own.engine().at(other.attack.block_edge_index)
+    # The peer starts every weight at its eps of 1e-7 instead of 0.
+    return float((ours - theirs).abs().max() / theirs.abs().max())
+
+
+def write(name: str, rows: list[dict[str, Any]], device: torch.device) -> None:
+    path = RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "command": f"python benchmarks/attack_step.py {' '.join(sys.argv[1:])}",
+        "environment": describe_environment(device),
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    console.print(f"wrote {path}")
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    table = Table(
+        "case", "block", "flips", "peer ms", "ours ms", "speed-up", "peer GiB", "ours GiB", "parts of ours, ms"
+    )
+    for row in rows:
+        if "peer" in row:
+            parts = ", ".join(f"{name} {ms:.2f}" for name, ms in row["phases_ms"].items())
+            ours, peer = row["ours"], row["peer"]
+            table.add_row(
+                row["case"], f"{row['block']:,}", f"{row['flips']:,}", f"{peer['ms']:.1f}", f"{ours['ms']:.2f}",
+                f"{row['speedup']:.1f}x", f"{peer['gib']:.2f}", f"{ours['gib']:.2f}", parts,
+            )  # fmt: skip
+        elif "k" in row:
+            table.add_row(
+                f"exact top {row['k']:,} of {row['pairs']:,} pairs", "", "", "", f"{row['ours']['ms']:.1f}", "", "",
+                f"{row['ours']['gib']:.2f}", "",
+            )  # fmt: skip
+    console.print(table)
+
+
+Steps = Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")]
+
+
+@app.command()
+def cpu(
+    steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")] = 3,
+) -> None:
+    """Citeseer on the CPU: GPRGNN and GCN, block 500,000."""
+    device = torch.device("cpu")
+    data = citeseer(device)
+    rows = []
+    for name, peer in (("GPRGNN", PeerGPRGNN), ("GCN", PeerGCN)):
+        model = trained(name, data)
+        console.print(f"{name}: gradients agree to {check_agreement(data, model, peer(model)):.1e} of the largest")
+        rows.append(compare(f"CPU, Citeseer, {name}", data, model, peer(model), 500_000, steps))
+    show(rows)
+    write("attack_step-cpu", rows, device)
+
+
+@app.command()
+def cuda(
+    steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")] = 5,
+) -> None:
+    """Citeseer (block 500,000) and an arXiv-sized graph (block 3,000,000) on the GPU; exact search over all pairs."""
+    device = torch.device("cuda")
+    rows = []
+    data = citeseer(device)
+    for name, peer in (("GPRGNN", PeerGPRGNN), ("GCN", PeerGCN)):
+        model = trained(name, data)
+        console.print(f"{name}: gradients agree to {check_agreement(data, model, peer(model)):.1e} of the largest")
+        rows.append(compare(f"GPU, Citeseer, {name}", data, model, peer(model), 500_000, steps))
+    show(rows)
+    data = arxiv_sized(device)
+    model = ep.models.build("GPRGNN", 128, 40, {"hidden_channels": 256}, seed=0).eval()
+    rows.append(search(data, model, 68_000, steps))
+    rows.append(compare("GPU, arXiv-sized, GPRGNN", data, model, PeerGPRGNN(model), 3_000_000, steps))
+    show(rows)
+    write("attack_step-cuda", rows, device)
+
+
+@app.command()
+def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
+    """How a step grows with nodes, edges, block and K, beside the time to move its data once."""
+    place = torch.device(device)
+    small = place.type == "cpu"
+    base = {"nodes": 10_000 if small else 100_000, "edges": 50_000 if small else 1_000_000}
+    base |= {"block": 250_000 if small else 2_000_000, "K": 10}
+    gbps = bandwidth(place)
+    rows = []
+    table = Table("nodes", "edges", "block", "K", "ms", "GiB", "floor ms", title=f"One step, {gbps:.0f} GB/s")
+    variants = [base, *({**base, key: factor * base[key]} for key in base for factor in (2, 4))]
+    for sizes in variants:
+        data = arxiv_sized(place, sizes["nodes"], sizes["edges"])
+        model = ep.models.build("GPRGNN", 128, 40, {"K": sizes["K"]}, seed=0).to(place).eval()
+        nodes, budget = targets(data)
+        ours = Ours(model, data, nodes, budget, sizes["block"])
+        found = measure(ours.step, place, 10, warmup=5)
+        least = floor_ms(ours.engine, sizes["block"], gbps)
+        rows.append({**sizes, "ours": found, "floor_ms": least, "gbps": gbps})
+        table.add_row(
+            *(f"{sizes[key]:,}" for key in base), f"{found['ms']:.2f}", f"{found['gib']:.2f}", f"{least:.2f}"
+        )  # fmt: skip
+        del ours, data
+    console.print(table)
+    write(f"attack_step_scaling-{place.type}", rows, place)
+
+
+if __name__ == "__main__":
+    app()

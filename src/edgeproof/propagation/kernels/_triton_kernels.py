@@ -1,0 +1,116 @@
+"""Triton programs behind :mod:`~edgeproof.propagation.kernels.triton_gpu`. Importing this needs triton."""
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
+    """out[e] = a[left[e]] . b[right[e]], a group of pairs per program."""
+    e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
+    present = e < count
+    i = tl.load(left + e, mask=present, other=0).to(tl.int64)
+    j = tl.load(right + e, mask=present, other=0).to(tl.int64)
+    total = tl.zeros([PAIRS, CHANNELS], dtype=out.dtype.element_ty)
+    for start in range(0, channels, CHANNELS):
+        c = start + tl.arange(0, CHANNELS)
+        inside = present[:, None] & (c < channels)[None, :]
+        total += tl.load(a + i[:, None] * channels + c[None, :], mask=inside, other=0.0) * tl.load(
+            b + j[:, None] * channels + c[None, :], mask=inside, other=0.0
+        )
+    tl.store(out + e, tl.sum(total, axis=1), mask=present)
+
+
+@triton.jit
+def pair_scores(b, h, node, u, v, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
+    """out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v], a group of pairs per program."""
+    e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
+    present = e < count
+    i = tl.load(u + e, mask=present, other=0).to(tl.int64)
+    j = tl.load(v + e, mask=present, other=0).to(tl.int64)
+    total = tl.zeros([PAIRS, CHANNELS], dtype=out.dtype.element_ty)
+    for start in range(0, channels, CHANNELS):
+        c = start + tl.arange(0, CHANNELS)
+        inside = present[:, None] & (c < channels)[None, :]
+        at_i, at_j = i[:, None] * channels + c[None, :], j[:, None] * channels + c[None, :]
+        total += tl.load(b + at_i, mask=inside, other=0.0) * tl.load(h + at_j, mask=inside, other=0.0)
+        total += tl.load(h + at_i, mask=inside, other=0.0) * tl.load(b + at_j, mask=inside, other=0.0)
+    ends = tl.load(node + i, mask=present, other=0.0) + tl.load(node + j, mask=present, other=0.0)
+    tl.store(out + e, tl.sum(total, axis=1) + ends, mask=present)
+
+
+@triton.jit
+def spmm(rowptr, col, weight, x, out, channels, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr):
+    """out[u] = sum of weight[e] * x[col[e]] over the entries of row u, a row per program."""
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    wanted = c < channels
+    first, last = tl.load(rowptr + row), tl.load(rowptr + row + 1)
+    total = tl.zeros([CHANNELS], dtype=out.dtype.element_ty)
+    for start in range(first, last, ENTRIES):
+        e = start + tl.arange(0, ENTRIES)
+        present = e < last
+        sender = tl.load(col + e, mask=present, other=0)
+        share = tl.load(weight + e, mask=present, other=0.0)
+        said = tl.load(x + sender[:, None] * channels + c[None, :], mask=present[:, None] & wanted[None, :], other=0.0)
+        total += tl.sum(share[:, None] * said, axis=0)
+    tl.store(out + row * channels + c, total, mask=wanted)
+
+
+@triton.jit
+def pairs_above(
+    left,
+    right,
+    node,
+    norm,
+    threshold,
+    slack,
+    found,
+    capacity,
+    keys,
+    nodes,
+    tiles,
+    channels,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    GROUP: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Keys of all pairs u < v whose score may exceed the threshold; a tile of the matrix of all pairs per program.
+
+    The score is left[u] . right[v] + node[u] + node[v], known up to slack * norm[u] * norm[v].
+    """
+    # Tiles in groups of rows, so that the tiles in flight share their operands in the cache.
+    program = tl.program_id(0)
+    per_group = GROUP * tiles
+    group = program // per_group
+    rows_in_group = min(tiles - group * GROUP, GROUP)
+    tile_row = group * GROUP + (program % per_group) % rows_in_group
+    tile_col = (program % per_group) // rows_in_group
+    if (tile_col + 1) * COLS <= tile_row * ROWS:
+        return
+    row = tile_row * ROWS + tl.arange(0, ROWS)
+    col = tile_col * COLS + tl.arange(0, COLS)
+    row_in, col_in = row < nodes, col < nodes
+    row_at, col_at = row.to(tl.int64) * channels, col.to(tl.int64) * channels
+    score = tl.zeros([ROWS, COLS], dtype=tl.float32)
+    for start in range(0, channels, CHANNELS):
+        c = start + tl.arange(0, CHANNELS)
+        c_in = c < channels
+        one = tl.load(left + row_at[:, None] + c[None, :], mask=row_in[:, None] & c_in[None, :], other=0.0)
+        two = tl.load(right + col_at[None, :] + c[:, None], mask=c_in[:, None] & col_in[None, :], other=0.0)
+        score = tl.dot(one, two, score, input_precision=PRECISION)
+    score += tl.load(node + row, mask=row_in, other=0.0)[:, None] + tl.load(node + col, mask=col_in, other=0.0)[None, :]
+    reach = tl.load(norm + row, mask=row_in, other=0.0)[:, None] * tl.load(norm + col, mask=col_in, other=0.0)[None, :]
+    good = (
+        (score + slack * reach > tl.load(threshold)) & (row[:, None] < col[None, :]) & row_in[:, None] & col_in[None, :]
+    )
+    count = tl.sum(good.to(tl.int32))
+    if count > 0:
+        place = tl.atomic_add(found, count)
+        taken = tl.reshape(good.to(tl.int32), [ROWS * COLS])
+        key = tl.reshape(row[:, None].to(tl.int64) * nodes + col[None, :], [ROWS * COLS])
+        slot = place + tl.cumsum(taken, axis=0) - 1
+        tl.store(keys + slot, key, mask=(taken > 0) & (slot < capacity))

@@ -1,0 +1,115 @@
+"""Kernels for NVIDIA GPUs, compiled by Triton on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgeproof.propagation.kernels import reference
+
+try:
+    import triton
+
+    from edgeproof.propagation.kernels import _triton_kernels as programs
+except ImportError:
+    triton = None
+
+name = "triton"
+summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
+
+unrank_pairs = reference.unrank_pairs
+spmm = reference.spmm
+
+# Rounding of a tf32 product, relative to the product of the two rows' norms: each factor keeps 11 bits.
+_TF32_SLACK = 2.0**-10 * 1.1
+_TILE = 128
+
+
+def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
+    """Why these inputs cannot be served; empty if they can. With no inputs: why this machine cannot."""
+    reasons = reference.not_supported_reasons(tensors)
+    if triton is None:
+        reasons.append("needs the package triton, which CUDA builds of torch bring along")
+    if not tensors and not torch.cuda.is_available():
+        reasons.append("needs a CUDA GPU")
+    reasons += [f"needs a CUDA GPU, got {tensor.device}" for tensor in tensors if tensor.device.type != "cuda"]
+    return reasons
+
+
+def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
+    out = a.new_empty(left.numel())
+    if out.numel():
+        sizes = _sizes(a.size(1))
+        programs.gathered_dot[(triton.cdiv(out.numel(), sizes["PAIRS"]),)](
+            a.contiguous(), b.contiguous(), left, right, out, out.numel(), a.size(1), **sizes
+        )
+    return out
+
+
+def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
+    out = b.new_empty(u.numel())
+    if out.numel():
+        sizes = _sizes(b.size(1))
+        programs.pair_scores[(triton.cdiv(out.numel(), sizes["PAIRS"]),)](
+            b.contiguous(), h.contiguous(), node, u, v, out, out.numel(), b.size(1), **sizes
+        )
+    return out
+
+
+def row_spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.spmm`."""
+    x = x.contiguous()
+    out = x.new_empty(rowptr.numel() - 1, x.size(1))
+    channels = min(triton.next_power_of_2(x.size(1)), 128)
+    grid = (rowptr.numel() - 1, triton.cdiv(x.size(1), channels))
+    programs.spmm[grid](rowptr, col, weight, x, out, x.size(1), ENTRIES=max(8, 512 // channels), CHANNELS=channels)
+    return out
+
+
+def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int) -> tuple[Tensor, int]:
+    """Keys of all pairs whose score may exceed a threshold, in no order, and how many there are.
+
+    Products are rounded to tf32, and every pair is kept that could exceed the threshold without the rounding: none is
+    missed, some are too many. If there are more than ``capacity``, only the count is of use.
+    """
+    if b.dtype != torch.float32:
+        return reference.pairs_above(b, h, node, threshold, capacity)
+    nodes, channels = b.size(0), 2 * b.size(1)
+    left, right = torch.cat([b, h], dim=1), torch.cat([h, b], dim=1)
+    norm = left.norm(dim=1)
+    keys = torch.empty(capacity, dtype=torch.long, device=b.device)
+    found = torch.zeros(1, dtype=torch.int32, device=b.device)
+    tiles = triton.cdiv(nodes, _TILE)
+    programs.pairs_above[(tiles * tiles,)](
+        left,
+        right,
+        node,
+        norm,
+        threshold,
+        _TF32_SLACK,
+        found,
+        capacity,
+        keys,
+        nodes,
+        tiles,
+        channels,
+        ROWS=_TILE,
+        COLS=_TILE,
+        CHANNELS=32,
+        GROUP=8,
+        PRECISION="tf32",
+        num_warps=8,
+        num_stages=3,
+    )
+    count = int(found)
+    return keys[: min(count, capacity)], count
+
+
+def _sizes(channels: int) -> dict[str, int]:
+    """Pairs and channels per program."""
+    width = min(triton.next_power_of_2(channels), 128)
+    return {"PAIRS": max(4, min(64, 2048 // width)), "CHANNELS": width}

@@ -1,0 +1,134 @@
+"""Every backend against the reference: values over dtypes, shapes, isolated nodes and empty inputs.
+
+Triton's kernels run on the GPU where there is one, and in Triton's interpreter elsewhere.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.propagation import EdgeGradientEngine, edge_gradient
+from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.propagation.kernels.dispatch import Backend
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+BACKENDS: list[Backend] = [numba_cpu, triton_gpu]
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def _no_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled loops serve small inputs too."""
+    monkeypatch.setattr(numba_cpu, "_SMALL", 0)
+
+
+def device_of(backend: Backend) -> torch.device:
+    return torch.device("cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu")
+
+
+def random_inputs(backend: Backend, nodes: int, channels: int, pairs: int, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(nodes * channels + pairs)
+    b, h = torch.randn(2, nodes, channels, generator=generator, dtype=dtype)
+    node = torch.randn(nodes, generator=generator, dtype=dtype)
+    u, v = torch.randint(0, nodes, (2, pairs), generator=generator)
+    return [tensor.to(device_of(backend)) for tensor in (b, h, node, u, v)]
+
+
+def check_near(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=TOLERANCE[expected.dtype], atol=TOLERANCE[expected.dtype] * 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("nodes", "channels", "pairs"), [(1, 1, 3), (7, 6, 0), (30, 60, 129), (9, 300, 70)])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_gathered_products(backend: Backend, nodes: int, channels: int, pairs: int, dtype: torch.dtype) -> None:
+    b, h, node, u, v = random_inputs(backend, nodes, channels, pairs, dtype)
+    check_near(backend.pair_scores(b, h, node, u, v), reference.pair_scores(b, h, node, u, v))
+    check_near(backend.gathered_dot(b, h, u, v), reference.gathered_dot(b, h, u, v))
+    # Columns of a wider matrix are not contiguous.
+    check_near(backend.gathered_dot(b.T.contiguous().T, h, u, v), reference.gathered_dot(b, h, u, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [1, 6, 200])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_sparse_products(backend: Backend, channels: int, dtype: torch.dtype) -> None:
+    device = device_of(backend)
+    rowptr = torch.tensor([0, 0, 3, 3, 40, 41, 41], device=device)
+    generator = torch.Generator().manual_seed(0)
+    col = torch.randint(0, 6, (41,), generator=generator).to(device)
+    weight = torch.randn(41, generator=generator, dtype=dtype).to(device)
+    x = torch.randn(6, channels, generator=generator, dtype=dtype).to(device)
+    check_near(backend.spmm(rowptr, col, weight, x), reference.spmm(rowptr, col, weight, x))
+    nothing = torch.zeros(7, dtype=torch.long, device=device)
+    assert backend.spmm(nothing, col[:0], weight[:0], x).count_nonzero() == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_pairs_are_numbered_alike(backend: Backend) -> None:
+    for nodes in (2, 5, 100, 169_343):
+        total = nodes * (nodes - 1) // 2
+        number = torch.linspace(0, total - 1, min(total, 1000), dtype=torch.float64).long().to(device_of(backend))
+        for mine, expected in zip(
+            backend.unrank_pairs(number, nodes), reference.unrank_pairs(number, nodes), strict=True
+        ):
+            assert torch.equal(mine, expected)
+
+
+@pytest.mark.parametrize("nodes", [2, 17, 150])
+@pytest.mark.parametrize("wanted", [1, 20, 10_000])
+def test_no_pair_above_the_threshold_is_missed(nodes: int, wanted: int) -> None:
+    b, h, node, _, _ = random_inputs(triton_gpu, nodes, 40, 0, torch.float32)
+    u, v = torch.triu_indices(nodes, nodes, offset=1, device=b.device)
+    scores = reference.pair_scores(b, h, node, u, v)
+    best = torch.cat([scores, scores.min()[None] - 1]).topk(min(wanted, scores.numel()) + 1).values
+    # Half-way between two scores, so that rounding cannot decide.
+    threshold = best[-2:].mean(dim=0, keepdim=True)
+    expected = {int(key) for key in (u * nodes + v)[scores > threshold]}
+    keys, count = triton_gpu.pairs_above(b, h, node, threshold, scores.numel())
+    found = set(keys.tolist())
+    assert len(found) == count
+    assert expected <= found <= {int(key) for key in u * nodes + v}
+    # What is too much is within the rounding that was allowed for.
+    norm = torch.cat([b, h], dim=1).norm(dim=1)
+    allowed = 2 * triton_gpu._TF32_SLACK * norm[u] * norm[v]
+    assert found <= {int(key) for key in (u * nodes + v)[scores + allowed + 1e-4 > threshold]}
+    exact, exact_count = reference.pairs_above(b, h, node, threshold, scores.numel())
+    assert exact_count == len(expected)
+    assert set(exact.tolist()) == expected
+
+
+def test_a_search_that_overflows_says_how_much_it_needs() -> None:
+    b, h, node, _, _ = random_inputs(triton_gpu, 30, 8, 0, torch.float32)
+    low = torch.full((1,), -1e9, device=b.device)
+    for backend in (triton_gpu, reference):
+        _, count = backend.pairs_above(b, h, node, low, 10)
+        assert count == 30 * 29 // 2
+
+
+def test_the_whole_engine_on_triton(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_gpu, "not_supported_reasons", lambda tensors: [])
+    monkeypatch.setattr(edge_gradient, "_FEW_PAIRS", 0)
+    monkeypatch.setattr(edge_gradient, "_SAMPLE", 64)
+    data = graph.to(device_of(triton_gpu))
+    model = ep.models.build("GPRGNN", 5, 3, seed=0).to(data.x.device)
+    nodes = torch.arange(7, device=data.x.device)
+    flips = torch.tensor([[0, 3], [1, 6]], device=data.x.device), torch.tensor([0.5, 1.0], device=data.x.device)
+    fast = EdgeGradientEngine(model, data, nodes, backend="triton")(*flips)
+    plain = EdgeGradientEngine(model, data, nodes, backend="reference")(*flips)
+    pairs = torch.triu_indices(7, 7, offset=1, device=data.x.device)
+    check_near(fast.at(pairs), plain.at(pairs))
+    assert torch.equal(fast.top(5).pairs, plain.top(5).pairs)
+
+
+def test_reasons_name_what_is_missing() -> None:
+    on_cpu = torch.ones(1)
+    assert "needs a CUDA GPU, got cpu" in triton_gpu.not_supported_reasons([on_cpu])
+    assert numba_cpu.not_supported_reasons([on_cpu]) == []
+    assert numba_cpu.not_supported_reasons([on_cpu.to("meta")]) == ["needs the CPU, got meta"]
+    assert "needs float32 or float64, got torch.float16" in triton_gpu.not_supported_reasons([on_cpu.half()])
