@@ -25,6 +25,17 @@ def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["note.txt"]
 
 
+def test_the_new_file_takes_the_place_of_the_old_in_one_step(tmp_path: Path) -> None:
+    """A second name of the old file keeps the old content: it was replaced, not overwritten."""
+    target = tmp_path / "note.txt"
+    target.write_text("old")
+    os.link(target, tmp_path / "other-name")
+    with replacing(target) as temporary:
+        temporary.write_text("new")
+    assert target.read_text() == "new"
+    assert (tmp_path / "other-name").read_text() == "old"
+
+
 def test_files_are_as_readable_as_the_user_wants(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

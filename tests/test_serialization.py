@@ -29,8 +29,16 @@ def test_double_precision_survives(graph: Data, tmp_path: Path) -> None:
 
 
 def test_a_model_of_ones_own_is_refused_with_advice(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"got Linear; .* safetensors.torch.save_model"):
+    with pytest.raises(TypeError, match=r"got Linear of torch.*safetensors.torch.save_model"):
         ep.save(torch.nn.Linear(1, 1), tmp_path / "x")
+
+
+def test_a_subclass_is_refused_because_it_could_not_be_loaded(tmp_path: Path) -> None:
+    class GCN(ep.models.GCN):
+        pass
+
+    with pytest.raises(TypeError, match=r"expected a model of edgeproof\.models, got .*GCN of "):
+        ep.save(GCN(5, 3), tmp_path / "x")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -75,6 +83,9 @@ def header(**changes: object) -> dict[str, object]:
         ({"format": 2, "version": "9.9"}, "written by edgeproof 9.9 in format 2; .* upgrade it"),
         ({"model": "GCNN"}, "did you mean 'GCN'"),
         ({"model": "os.system"}, "unknown model 'os.system'"),
+        ({"model": 5}, "unknown model 5"),
+        ({"settings": {"in_channels": 5, "out_channels": 3, "num_layers": 10**9}}, "1000000000 layers in 4 tensors"),
+        ({"settings": {"in_channels": 5, "out_channels": 3, "dropout": "x"}}, "0 <= dropout < 1"),
         ({"settings": {"in_channels": 5, "out_channels": 3, "hiden_channels": 4}}, "did you mean 'hidden_channels'"),
         ({"settings": {"in_channels": 10**15, "out_channels": 3}}, "weights.0 has shape"),
         ({"settings": {"in_channels": 5}}, "out_channels"),

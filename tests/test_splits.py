@@ -127,6 +127,7 @@ def test_views_move_to_a_device_together(split: Split) -> None:
     ("options", "message"),
     [
         ({"train_per_class": 0}, "at least 1 node per class"),
+        ({"train_per_class": 2.5}, "at least 1 node per class, a whole number"),
         ({"test_share": 0.0}, "0 < test_share < 1"),
         ({"test_share": 1.0}, "0 < test_share < 1"),
         ({"train_per_class": 90}, r"nodes of each class \(90 training, 20 validation"),

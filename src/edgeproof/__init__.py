@@ -1,6 +1,6 @@
 """edgeproof makes graph neural networks proof against changed edges, and shows how proof they are."""
 
-from edgeproof import datasets, losses, models, propagation, splits
+from edgeproof import attacks, datasets, evaluation, losses, models, propagation, splits
 from edgeproof._version import __version__
 from edgeproof.graph import check_data, num_classes
 from edgeproof.serialization import load, save
@@ -8,8 +8,10 @@ from edgeproof.training import train
 
 __all__ = [
     "__version__",
+    "attacks",
     "check_data",
     "datasets",
+    "evaluation",
     "load",
     "losses",
     "models",

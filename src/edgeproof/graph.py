@@ -66,6 +66,8 @@ def num_classes(data: Data) -> int:
     >>> num_classes(Data(y=torch.tensor([0, 2, 1])))
     3
     """
+    if data.y is None:
+        raise ValueError("expected a class label per node in y, got none")
     return int(data.y.max()) + 1
 
 
@@ -79,8 +81,8 @@ def _check_features(x: object) -> int:
         raise ValueError(f"expected features x of shape [nodes, features], got {_describe(x)}")
     if x.layout != torch.strided or x.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"expected dense float32 or float64 features x, got {x.layout} {x.dtype}")
-    if x.size(0) == 0:
-        raise ValueError("expected at least one node, got features x for none")
+    if x.numel() == 0:
+        raise ValueError(f"expected at least one node and one feature, got features x of shape {list(x.shape)}")
     finite = x.isfinite().all(dim=1)
     if not finite.all():
         node = int((~finite).nonzero()[0])
@@ -114,7 +116,11 @@ def _check_edges(data: Data, num_nodes: int) -> None:
         )
     for name in ("edge_weight", "edge_attr"):
         weight = data.get(name)
-        if weight is not None and not bool((torch.as_tensor(weight) == 1).all()):
+        if weight is None:
+            continue
+        if not isinstance(weight, Tensor) or weight.size(0) != edge_index.size(1):
+            raise ValueError(f"expected {name} with one row per edge, or none, got {_describe(weight)}")
+        if not bool((weight == 1).all()):
             raise ValueError(f"expected unweighted edges, got {name} with values other than 1; remove it first")
 
 

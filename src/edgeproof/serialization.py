@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from edgeproof._files import replacing
 from edgeproof._version import __version__
-from edgeproof.models import GraphModel, build
+from edgeproof.models import GraphModel, build, is_listed
 
 _FORMAT = 1
 
@@ -29,10 +29,10 @@ def save(model: nn.Module, path: str | Path) -> None:
     >>> load(path)
     GCN(in_channels=10, out_channels=4, hidden_channels=64, num_layers=2, dropout=0.5)
     """
-    if not isinstance(model, GraphModel):
+    if not isinstance(model, GraphModel) or not is_listed(model):
         raise TypeError(
-            f"expected a model of edgeproof.models, got {type(model).__name__}; to keep a model of your own, "
-            "use safetensors.torch.save_model"
+            f"expected a model of edgeproof.models, got {type(model).__qualname__} of {type(model).__module__}; to keep a "
+            "model of your own, use safetensors.torch.save_model"
         )
     header = {
         "format": _FORMAT,
@@ -62,6 +62,8 @@ def load(path: str | Path) -> GraphModel:
     try:
         settings = dict(header["settings"])
         sizes = settings.pop("in_channels"), settings.pop("out_channels")
+        if settings.get("num_layers", 1) > len(tensors):
+            raise ValueError(f"{settings['num_layers']} layers in {len(tensors)} tensors")
         # Without memory first: a header that lies about its sizes must not get gigabytes allocated.
         with torch.device("meta"):
             expected = build(header["model"], *sizes, settings).state_dict()
@@ -70,7 +72,7 @@ def load(path: str | Path) -> GraphModel:
         dtypes = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
         model.to(dtypes.pop() if len(dtypes) == 1 else torch.float32)
         model.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} does not describe a model: {error}") from error
     return model.eval()
 

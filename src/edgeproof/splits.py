@@ -25,12 +25,14 @@ Array = np.ndarray[Any, Any]
 # Numbers that the released code had drawn from NumPy's generator before it drew the split. Its training script
 # creates the model first, and GPRGNN with K = 10 draws its 11 coefficients there; every other model draws from
 # torch. Its attack and certificate scripts draw the split at once.
-_DRAWS_BEFORE = {"released": 0, "released_gprgnn_training": 11}
+RULES = {"released": 0, "released_gprgnn_training": 11}
 
 
 @dataclass(frozen=True, eq=False)
 class View:
     """One stage's part of a split.
+
+    Its tensors may be those of the graph it was made from, or of another stage: change none of them in place.
 
     Args:
         data: the graph that this stage may see, its nodes numbered from 0.
@@ -183,11 +185,12 @@ def _draw(
 ) -> tuple[Array, Array, Array]:
     """Training, validation and test nodes, drawn class by class, each list shuffled at the end."""
     check_data(data)
-    if train_per_class < 1 or val_per_class < 1:
+    if not all(isinstance(count, int) and count >= 1 for count in (train_per_class, val_per_class)):
         raise ValueError(
-            f"expected at least 1 node per class, got train_per_class={train_per_class}, val_per_class={val_per_class}"
+            "expected at least 1 node per class, a whole number, got "
+            f"train_per_class={train_per_class}, val_per_class={val_per_class}"
         )
-    draws_before = look_up("rule", rule, _DRAWS_BEFORE)
+    draws_before = look_up("rule", rule, RULES)
     # The released code uses NumPy's legacy generator; its stream is frozen, so these splits are too.
     random = np.random.RandomState(seed)
     random.uniform(size=draws_before)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import edgeproof as ep
 from edgeproof.cli import main
@@ -44,11 +45,11 @@ TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20"
 def test_train_writes_a_model_and_a_result(run: Run) -> None:
     code, out, _ = run(*TRAIN, "--seed", "3", "--out", "out/model.safetensors", "--set", "K=4", "--set", "init=ppr")
     assert code == 0
-    assert sorted(path.name for path in Path("out").iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.name for path in Path("out").iterdir()) == ["model.safetensors", "model.safetensors.json"]
     model = ep.load("out/model.safetensors")
     assert model.settings["K"] == 4
     assert model.settings["init"] == "ppr"
-    result = Result.read("out/model.json")
+    result = Result.read("out/model.safetensors.json")
     assert result.command == "edgeproof " + " ".join(
         [*TRAIN, "--seed", "3", "--out", "out/model.safetensors", "--set", "K=4", "--set", "init=ppr"]
     )
@@ -60,11 +61,57 @@ def test_train_writes_a_model_and_a_result(run: Run) -> None:
     assert f"{result.score('test'):.1%}" in out
 
 
+def test_every_option_reaches_the_run(run: Run) -> None:
+    """The same run by hand, seed and settings included, gives the same parameters."""
+    options = ("--seed", "2", "--lr", "0.02", "--weight-decay", "0.1", "--patience", "5", "--warmup-epochs", "3")
+    run(*TRAIN, *options, "--validate-every", "2", "--loss", "cross_entropy", "--all-nodes")
+    data = ep.datasets.load("csbm", largest_component=False)
+    model = ep.models.build("GPRGNN", data.num_features, 2, seed=2)
+    ep.train(
+        model,
+        ep.splits.inductive(data, 2),
+        max_epochs=20,
+        seed=2,
+        lr=0.02,
+        weight_decay=0.1,
+        patience=5,
+        warmup_epochs=3,
+        validate_every=2,
+        loss="cross_entropy",
+        progress=False,
+    )
+    saved = ep.load("model.safetensors").state_dict()
+    assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
+
+
+def test_names_with_brackets_are_only_names(run: Run) -> None:
+    code, out, _ = run(*TRAIN, "--out", "a[/b] [red].json")
+    assert code == 0
+    assert "a[/b] [red].json.json" in out
+    assert ep.load("a[/b] [red].json").settings["K"] == 10
+
+
+def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("downloaded")
+
+    monkeypatch.setattr(ep.datasets, "load", load)
+    start = ("train", "--dataset", "cora_ml", "--model")
+    for arguments in (
+        (*start, "GCM"),
+        (*start, "GCN", "--set", "K=1"),
+        (*start, "GCN", "--split", "odd"),
+        (*start, "GCN", "--rule", "odd"),
+        (*start, "GCN", "--lr", "-1"),
+    ):
+        assert run(*arguments)[0] == 1
+
+
 def test_the_same_command_gives_the_same_result(run: Run) -> None:
     run(*TRAIN, "--out", "one.safetensors")
     run(*TRAIN, "--out", "two.safetensors")
     assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
-    assert Result.read("one.json").scores == Result.read("two.json").scores
+    assert Result.read("one.safetensors.json").scores == Result.read("two.safetensors.json").scores
 
 
 @pytest.mark.parametrize(
@@ -72,6 +119,7 @@ def test_the_same_command_gives_the_same_result(run: Run) -> None:
     [
         (("--split", "transductive"), None),
         (("--split", "provided"), "expected data with test_mask, got none"),
+        (("--split", "provided", "--test-on-val"), None),
         (("--split", "provded"), "unknown split 'provded': did you mean 'provided'"),
         (("--rule", "released_gprgnn_training"), None),
         (("--rule", "other"), "unknown rule 'other'"),
@@ -82,7 +130,8 @@ def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str
     assert code == (0 if message is None else 1)
     assert (message or "") in err
     if message is None:
-        assert arguments[1] in Result.read("model.json").split.values()
+        split = Result.read("model.safetensors.json").split
+        assert any(arguments[1] in str(value) for value in split.values())
 
 
 @pytest.mark.parametrize(
@@ -91,9 +140,11 @@ def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str
         (("train", "--dataset", "csmb", "--model", "GCN"), "error: unknown dataset 'csmb': did you mean 'csbm'?"),
         (("train", "--dataset", "csbm", "--model", "GCM"), "error: unknown model 'GCM': did you mean 'GCN'?"),
         ((*TRAIN, "--set", "KK=4"), "unknown setting of GPRGNN 'KK'"),
+        ((*TRAIN, "--set", "dropout=abc"), "0 <= dropout < 1, got 'abc'"),
+        ((*TRAIN, "--set", "init=5"), "unknown init 5"),
         ((*TRAIN, "--set", "K"), "expected a setting as name=value"),
         ((*TRAIN, "--set", "K=0"), "expected K to be a whole number >= 1, got 0"),
-        ((*TRAIN, "--lr", "0"), "expected lr > 0"),
+        ((*TRAIN, "--lr", "-1"), "expected lr to be a finite number >= 0"),
         ((*TRAIN, "--loss", "hinge"), "unknown loss 'hinge'"),
         ((*TRAIN, "--device", "gpu"), "expected a device of this machine, such as 'cpu', got 'gpu'"),
         ((*TRAIN, "--out", "/dev/null/model"), "cannot write /dev/null/model"),

@@ -56,6 +56,22 @@ def test_an_unsound_graph_is_not_written(graph: Data, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_would_be_lost_is_refused(graph: Data, tmp_path: Path) -> None:
+    graph.position = torch.zeros(7, 2)
+    with pytest.raises(ValueError, match="got also position, which would be lost"):
+        write_npz(graph, tmp_path / "graph.npz")
+    del graph.position
+    graph.train_mask = torch.ones(3, dtype=torch.bool)
+    with pytest.raises(ValueError, match="boolean train_mask with one row per node"):
+        write_npz(graph, tmp_path / "graph.npz")
+
+
+def test_features_with_a_gradient_are_written(graph: Data, tmp_path: Path) -> None:
+    graph.x = graph.x.requires_grad_()
+    write_npz(graph, tmp_path / "graph.npz")
+    assert torch.equal(read_npz(tmp_path / "graph.npz").x, graph.x)
+
+
 class Bomb:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return exec, ("raise SystemExit('unpickled')",)
@@ -86,6 +102,19 @@ BAD = {
     "NaN": (sound(attr_matrix=np.full((2, 3), np.nan, dtype=np.float32)), "NaN or Inf"),
     "text labels": (sound(labels=np.array(["a", "b"])), "is not a graph archive"),
     "float labels": (sound(labels=np.array([0.0, 1.0])), "is not a graph archive"),
+    "a pickle under another name": (sound(club=np.array([Bomb()], dtype=object)), "club holds pickled objects"),
+    "an unknown entry": (sound(lables=np.array([0, 1])), "unknown entry 'lables'"),
+    "features without a shape": (sound(attr_matrix=np.float32(0)), "is not a graph archive"),
+    "feature index out of range": (
+        sound(
+            attr_matrix=None,
+            attr_data=np.ones(1, dtype=np.float32),
+            attr_indices=np.array([9]),
+            attr_indptr=np.array([0, 1, 1]),
+            attr_shape=np.array([2, 3]),
+        ),
+        "is not a graph archive",
+    ),
     "masks of the wrong length": (sound(train_masks=np.ones((1, 3), dtype=bool)), "train_masks of shape"),
 }
 
@@ -111,6 +140,20 @@ def test_files_that_are_no_archives_are_refused(graph: Data, tmp_path: Path) -> 
     np.save(path.with_suffix(".npy"), np.zeros(3))
     with pytest.raises(ValueError, match="single array"):
         read_npz(path.with_suffix(".npy"))
+
+
+def test_no_damaged_byte_goes_unnoticed_or_escapes(graph: Data, tmp_path: Path) -> None:
+    """Whatever single byte is wrong: the graph comes back as it was, or a ValueError says so."""
+    path = tmp_path / "graph.npz"
+    write_npz(graph, path)
+    content = path.read_bytes()
+    for position in range(0, len(content), 7):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 0x21]) + content[position + 1 :])
+        try:
+            again = read_npz(path)
+        except ValueError:
+            continue
+        assert all(torch.equal(again[key], graph[key]) for key in ("x", "edge_index", "y")), position
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])

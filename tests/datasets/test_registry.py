@@ -59,7 +59,13 @@ def test_folders_are_searched_in_order(
     monkeypatch.setenv("EDGEPROOF_DATA", str(tmp_path / "environment"))
     assert ep.datasets.find("tiny") == tmp_path / "environment" / "tiny.npz"
     assert ep.datasets.find("tiny", tmp_path / "root") == tmp_path / "root" / "tiny.npz"
-    assert ep.datasets.find("tiny", tmp_path / "elsewhere") == tmp_path / "environment" / "tiny.npz"
+    (tmp_path / "empty").mkdir()
+    assert ep.datasets.find("tiny", tmp_path / "empty") == tmp_path / "environment" / "tiny.npz"
+    with pytest.raises(ValueError, match=r"expected root to name a folder, got .*elsewhere"):
+        ep.datasets.find("tiny", tmp_path / "elsewhere")
+    monkeypatch.setenv("EDGEPROOF_DATA", str(tmp_path / "typo"))
+    with pytest.raises(ValueError, match="expected EDGEPROOF_DATA to name a folder"):
+        ep.datasets.find("tiny")
 
 
 def test_double_features_become_single(tiny: Dataset, graph: Data, tmp_path: Path) -> None:

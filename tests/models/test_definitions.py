@@ -103,6 +103,20 @@ def test_gat_survives_large_scores(double: Data) -> None:
     assert model(double.x, double.edge_index).isfinite().all()
 
 
+def test_an_edge_of_weight_zero_has_no_say_in_gats_attention() -> None:
+    """However large its score."""
+    model = GAT(2, 2, num_layers=1).double()
+    model.attentions[0].sender.data.fill_(1e4)
+    x = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    model.weights[0].data = torch.eye(2, dtype=torch.float64)
+    weight = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    logits = model(x, torch.tensor([[0, 1], [1, 0]]), weight)
+    torch.testing.assert_close(logits, model(x, torch.empty(2, 0, dtype=torch.long)))
+    logits.sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("init", ["random", "ppr", "sgc"])
 @pytest.mark.parametrize("K", [1, 4, 10])
 def test_gprgnn_is_a_dense_polynomial(init: str, K: int, double: Data) -> None:
@@ -177,6 +191,12 @@ def test_chebnet2_starts_as_the_identity(double: Data) -> None:
     model = ChebNetII(5, 3).eval()
     x = double.x.float()
     torch.testing.assert_close(model(x, double.edge_index), model.encode(x), rtol=1e-5, atol=1e-5)
+
+
+def test_chebnet2_drops_what_it_propagates(double: Data) -> None:
+    model = ChebNetII(5, 3, dropout=0.0, propagation_dropout=0.5).train()
+    encoded = torch.stack([model.encode(double.x.float()) for _ in range(200)])
+    assert 0.4 < float((encoded == 0).float().mean()) < 0.6
 
 
 def test_chebnet2_asks_for_its_own_learning_rate() -> None:

@@ -90,6 +90,12 @@ class TestEveryModel:
         outputs = [model(graph.x, graph.edge_index) for _ in range(8)]
         assert any(not torch.equal(outputs[0], other) for other in outputs[1:])
 
+    def test_what_inference_mode_prepared_still_trains(self, name: str, graph: Data) -> None:
+        model, adjacency = build(name), Adjacency.from_data(graph)
+        with torch.inference_mode():
+            model(graph.x, adjacency)
+        model(graph.x, adjacency).sum().backward()
+
     def test_the_seed_decides_the_parameters(self, name: str) -> None:
         state = torch.get_rng_state()
         one, two, other = build(name, 1).state_dict(), build(name, 1).state_dict(), build(name, 2).state_dict()
@@ -124,9 +130,22 @@ def test_graph_models_listen_to_their_neighbours(name: str, graph: Data) -> None
     assert torch.equal(difference[4:], torch.zeros(3))
 
 
+def test_bad_types_of_settings_raise_too() -> None:
+    with pytest.raises(ValueError, match="0 <= dropout < 1, got 'abc'"):
+        ep.models.build("GCN", 5, 3, {"dropout": "abc"})
+    with pytest.raises(ValueError, match="unknown init 5"):
+        ep.models.build("GPRGNN", 5, 3, {"init": 5})
+
+
 def test_unknown_models_suggest_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown model 'gprgnn': did you mean 'GPRGNN'"):
         ep.models.build("gprgnn", 5, 3)
+
+
+def test_predict_checks_its_graph(graph: Data) -> None:
+    graph.edge_index = graph.edge_index[:, :1]
+    with pytest.raises(ValueError, match="undirected"):
+        ep.models.predict(build("GCN"), graph)
 
 
 def test_predict_leaves_the_mode_as_it_was(graph: Data) -> None:

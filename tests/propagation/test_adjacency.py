@@ -130,5 +130,7 @@ def test_a_prepared_adjacency_passes_through(graph: Data) -> None:
     assert as_adjacency(adjacency, None, num_nodes=7, dtype=torch.float32) is adjacency
     with pytest.raises(ValueError, match="weights of its own"):
         as_adjacency(adjacency, torch.ones(10), num_nodes=7, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"Adjacency of torch\.float64 .* got torch\.float32"):
+        as_adjacency(adjacency, None, num_nodes=7, dtype=torch.float64)
     with pytest.raises(ValueError, match="over 8 nodes, got 7"):
         as_adjacency(adjacency, None, num_nodes=8, dtype=torch.float32)

@@ -18,7 +18,8 @@ from edgeproof.training import Epoch
 from edgeproof.training import checkpoint as checkpoints
 from edgeproof.training import fit as loop
 
-OPTIONS = {"max_epochs": 60, "patience": 20, "progress": False, "checkpoint_every": 1}
+PAST_BEST = 45
+OPTIONS = {"max_epochs": 60, "patience": 40, "lr": 0.05, "progress": False, "checkpoint_every": 1}
 
 
 def build() -> ep.models.GraphModel:
@@ -39,7 +40,12 @@ def check_same_as_uninterrupted(split: Split, path: Path) -> None:
         assert torch.equal(resumed.state_dict()[name], tensor), name
 
 
-@pytest.mark.parametrize("epoch", [-9, -1, 0, 1, 17])
+def test_the_cases_below_cover_a_run_past_its_best_epoch(split: Split) -> None:
+    history = ep.train(build(), split, **OPTIONS)  # type: ignore[arg-type]
+    assert history.best_epoch < PAST_BEST < history.epochs[-1].epoch
+
+
+@pytest.mark.parametrize("epoch", [-9, -1, 0, 1, 17, PAST_BEST])
 def test_an_interrupted_run_goes_on_to_the_same_end(
     epoch: int, split: Split, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +113,9 @@ def test_a_checkpoint_serves_no_other_run(split: Split, sbm: Data, path: Path) -
     ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"belongs to another run, with config .*'seed': 0.* instead of .*'seed': 1"):
         ep.train(build(), split, checkpoint=path, seed=1, **options)  # type: ignore[arg-type]
+    other = ep.models.build("ChebNetII", 21, 2, {"hidden_channels": 16}, seed=1)
+    with pytest.raises(ValueError, match="another run, with initial parameters"):
+        ep.train(other, split, checkpoint=path, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"another run, with model 'ChebNetII.* instead of 'GCN"):
         ep.train(ep.models.GCN(21, 2), split, checkpoint=path, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"another run, with split .* delete this one"):

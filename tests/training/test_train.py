@@ -94,6 +94,40 @@ def test_warmup_uses_cross_entropy_and_the_main_loop_the_margin(split: Split) ->
     assert plain.epochs[0].train_loss > 0
 
 
+@pytest.mark.parametrize(("lr", "weight_decay"), [(0.01, 0.0), (0.03, 0.0), (0.01, 0.5)])
+def test_the_loop_is_plain_adam(lr: float, weight_decay: float, split: Split) -> None:
+    """Written out for a model without dropout: the same parameters after every epoch, gamma under weight decay included."""
+    settings = {"hidden_channels": 16, "dropout": 0.0}
+    model, plain = (ep.models.build("GPRGNN", 21, 2, settings, seed=0) for _ in range(2))
+    history = ep.train(
+        model, split, lr=lr, weight_decay=weight_decay, warmup_epochs=2, max_epochs=4, patience=1000, progress=False
+    )
+    optimizer = torch.optim.Adam(plain.parameters(), lr=lr, weight_decay=weight_decay)
+    for epoch in range(-2, history.best_epoch + 1):
+        optimizer.zero_grad()
+        logits = plain(split.train.data.x, split.train.data.edge_index)[split.train.nodes]
+        loss = losses.cross_entropy if epoch < 0 else losses.tanh_margin
+        loss(logits, split.train.data.y[split.train.nodes]).backward()
+        optimizer.step()
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(model.get_parameter(name), parameter)
+
+
+def test_warmup_never_counts_as_best(split: Split) -> None:
+    """With a loss that only grows, the best epoch would be the first of the warm-up."""
+    _, history = fit(split, warmup_epochs=5, max_epochs=3, loss="cross_entropy", lr=3.0)
+    assert min(history.epochs, key=lambda record: record.val_loss or 0.0).epoch < 0
+    assert history.best_epoch >= 0
+
+
+def test_validation_labels_do_not_train(split: Split) -> None:
+    _, history = fit(split, patience=1000, max_epochs=15)
+    split.val.data.y = 1 - split.val.data.y
+    _, other = fit(split, patience=1000, max_epochs=15)
+    assert [record.train_loss for record in history.epochs] == [record.train_loss for record in other.epochs]
+    assert [record.val_loss for record in history.epochs] != [record.val_loss for record in other.epochs]
+
+
 def test_validation_can_be_rarer(split: Split) -> None:
     _, history = fit(split, validate_every=4, max_epochs=20)
     validated = [record.epoch for record in history.epochs if record.val_loss is not None]
@@ -136,14 +170,23 @@ def test_a_loss_that_is_no_longer_finite_stops_the_run(split: Split) -> None:
             return out
 
     model = Exploding()
-    with pytest.raises(FloatingPointError, match=r"no longer finite in Epoch\(epoch=5,.*best epoch so far \(4\)"):
+    with pytest.raises(
+        FloatingPointError, match=r"no longer finite in Epoch\(epoch=5,.*parameters of its best epoch, 4"
+    ):
         fit(split, model)
     assert all(parameter.isfinite().all() for parameter in model.parameters())
+    model = Exploding()
+    start = model.linear.weight.detach().clone()
+    model.steps = 14
+    with pytest.raises(FloatingPointError, match=r"epoch=-9,.*the parameters it started with"):
+        fit(split, model)
+    assert torch.equal(model.linear.weight, start)
 
 
 BAD_SETTINGS = {
-    "lr": (0.0, "lr > 0, got 0.0"),
-    "weight_decay": (-1.0, "weight_decay >= 0"),
+    "lr": (-1.0, "lr to be a finite number >= 0, got -1.0"),
+    "weight_decay": ("a", "weight_decay to be a finite number >= 0, got 'a'"),
+    "seed": (1.5, "seed to be a whole number >= 0, got 1.5"),
     "max_epochs": (0, "max_epochs to be a whole number >= 1, got 0"),
     "patience": (2.5, "patience to be a whole number >= 1, got 2.5"),
     "validate_every": (0, "validate_every"),
@@ -167,6 +210,16 @@ def test_models_that_cannot_be_trained_raise_before_any_work(split: Split) -> No
         fit(split, ep.models.GCN(21, 1))
     with pytest.raises(ValueError, match=r"features x of shape \[nodes, 20\]"):
         fit(split, ep.models.GCN(20, 2))
+
+
+def test_a_graph_is_no_split(sbm: Data) -> None:
+    with pytest.raises(TypeError, match=r"expected a Split .* got Data"):
+        ep.train(build(), sbm)  # type: ignore[arg-type]
+
+
+def test_mixed_precision_raises_before_any_work(split: Split) -> None:
+    with pytest.raises(ValueError, match=r"of one type, got torch.float32, torch.float64; use model.double"):
+        fit(split, build().double())
 
 
 def test_bad_graphs_raise_before_any_work(split: Split) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from edgeproof._version import __version__
 from edgeproof.cli import datasets, demo, info, train
@@ -44,10 +45,6 @@ def main() -> None:
     """Run the command line; what a user can mend is one line on standard error, not a traceback."""
     try:
         app()
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escape(str(error))}", soft_wrap=True)
+    except (ValueError, TypeError, OSError, ImportError, FloatingPointError) as error:
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch_geometric.data import Data
 
@@ -28,9 +29,11 @@ def datasets(root: Root = None) -> None:
             table.add_row(name, *["-"] * 5, "not here: downloaded on first use")
             continue
         try:
-            table.add_row(name, *_statistics(ep.datasets.load(name, root)), str(path or "generated"))
+            table.add_row(
+                name, *_statistics(ep.datasets.load(name, root)), escape(str(path.parent)) if path else "generated"
+            )
         except ValueError as error:
-            table.add_row(name, *["-"] * 5, f"unusable: {error}")
+            table.add_row(name, *["-"] * 5, escape(f"unusable: {error}"))
     Console().print(table)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +16,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof._files import check_writable
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
 from edgeproof.evaluation import clean_scores
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
@@ -25,12 +27,19 @@ from edgeproof.training import TrainConfig
 def train(
     dataset: Annotated[str, typer.Option(help=f"One of: {', '.join(ep.datasets.available())}.")],
     model: Annotated[str, typer.Option(help=f"One of: {', '.join(ep.models.available())}.")],
-    out: Annotated[Path, typer.Option(help="Where the model goes; the result goes beside it, ending in .json.")] = Path(
-        "model.safetensors"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where the model goes; the result goes beside it, with .json added.")
+    ] = Path("model.safetensors"),
     split: Annotated[
         str, typer.Option(help="Who is trained and tested on: inductive, transductive, or provided with the data.")
     ] = "inductive",
+    all_nodes: Annotated[
+        bool, typer.Option("--all-nodes", help="Keep the whole graph instead of its largest connected component.")
+    ] = False,
+    test_on_val: Annotated[
+        bool,
+        typer.Option("--test-on-val", help="With provided splits: test on validation nodes where no test nodes are."),
+    ] = False,
     split_index: Annotated[int, typer.Option(help="Which of the provided splits.")] = 0,
     rule: Annotated[
         str, typer.Option(help="How nodes are drawn: released, or released_gprgnn_training (see the docs on splits).")
@@ -61,33 +70,42 @@ def train(
 
     Example: [bold]edgeproof train --dataset cora_ml --model GPRGNN --seed 0 --out model.safetensors[/]
     """
+    # Everything that can be wrong is looked at before a graph is loaded, which may mean downloading it.
     place = parse_device(device)
-    checkpoint = out.with_name(out.name + ".checkpoint")
-    for path in (out, out.with_suffix(".json"), checkpoint):
+    result_file, checkpoint = (out.with_name(out.name + ending) for ending in (".json", ".checkpoint"))
+    for path in (out, result_file, checkpoint):
         check_writable(path)
-    graph = ep.datasets.load(dataset, root)
+    if dataset not in ep.datasets.available():
+        raise unknown_name("dataset", dataset, ep.datasets.available())
+    splitters: dict[str, Callable[[Data], Split]] = {
+        "inductive": lambda graph: ep.splits.inductive(graph, seed, rule=rule),
+        "transductive": lambda graph: ep.splits.transductive(graph, seed, rule=rule),
+        "provided": lambda graph: ep.splits.provided(graph, split_index, test_on_val=test_on_val),
+    }
+    splitter = look_up("split", split, splitters)
+    look_up("rule", rule, ep.splits.RULES)
+    config = TrainConfig(
+        loss=loss,
+        lr=lr,
+        weight_decay=weight_decay,
+        warmup_epochs=warmup_epochs,
+        max_epochs=max_epochs,
+        patience=patience,
+        validate_every=validate_every,
+        seed=seed,
+    )
     settings = parse_settings(setting or [])
+    ep.models.build(model, 1, 2, settings)
+
+    graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
-    parts = _split(graph, split, split_index, rule, seed).to(place)
+    parts = splitter(graph).to(place)
     try:
-        history = ep.train(
-            network,
-            parts,
-            loss=loss,
-            lr=lr,
-            weight_decay=weight_decay,
-            warmup_epochs=warmup_epochs,
-            max_epochs=max_epochs,
-            patience=patience,
-            validate_every=validate_every,
-            seed=seed,
-            checkpoint=checkpoint,
-            progress=not quiet,
-        )
+        history = ep.train(network, parts, **asdict(config), checkpoint=checkpoint, progress=not quiet)
     except KeyboardInterrupt:
         if checkpoint.exists():
             message = f"interrupted; the same command goes on from {checkpoint}"
-            Console(stderr=True, highlight=False).print(message, soft_wrap=True)
+            Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
     result = Result(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
@@ -100,22 +118,13 @@ def train(
         environment=describe_environment(place),
     )
     ep.save(network, out)
-    result.write(out.with_suffix(".json"))
+    result.write(result_file)
     checkpoint.unlink()
-    _show(result, out)
+    _show(result)
+    Console().print(f"model: {out}   result: {result_file}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _split(graph: Data, setting: str, index: int, rule: str, seed: int) -> Split:
-    if setting == "inductive":
-        return ep.splits.inductive(graph, seed, rule=rule)
-    if setting == "transductive":
-        return ep.splits.transductive(graph, seed, rule=rule)
-    if setting == "provided":
-        return ep.splits.provided(graph, index)
-    raise unknown_name("split", setting, ["inductive", "transductive", "provided"])
-
-
-def _show(result: Result, out: Path) -> None:
+def _show(result: Result) -> None:
     table = Table(title="Clean accuracy")
     for column in ("dataset", "model", "seed", "train", "val", "test", "best epoch", "seconds"):
         table.add_column(column, justify="left" if column in ("dataset", "model") else "right")
@@ -127,6 +136,4 @@ def _show(result: Result, out: Path) -> None:
         str(result.training["best_epoch"]),
         f"{result.training['seconds']:.1f}",
     )
-    console = Console()
-    console.print(table)
-    console.print(f"model: {out}   result: {out.with_suffix('.json')}", highlight=False, soft_wrap=True)
+    Console().print(table)

@@ -22,6 +22,12 @@ from edgeproof._files import replacing
 from edgeproof.graph import check_data
 
 _MASKS = {"train_mask": "train_masks", "val_mask": "val_masks", "test_mask": "test_masks"}
+_KEYS = {
+    *(f"adj_{part}" for part in ("indptr", "indices", "shape")),
+    *(f"attr_{part}" for part in ("matrix", "data", "indices", "indptr", "shape")),
+    *("labels", "club"),
+    *_MASKS.values(),
+}
 # Below this share of non-zero features the compressed form is the smaller one.
 _SPARSE_BELOW = 0.3
 
@@ -47,7 +53,7 @@ def read_npz(path: str | Path) -> Data:
     try:
         data = _to_data(arrays)
         check_data(data, labels=data.y is not None)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, MemoryError) as error:
         reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path} is not a graph archive: {reason}") from error
     return data
@@ -55,6 +61,8 @@ def read_npz(path: str | Path) -> Data:
 
 def write_npz(data: Data, path: str | Path) -> None:
     """Write a graph so that :func:`read_npz` gives it back; the file appears whole or not at all.
+
+    Masks of shape ``[nodes, 1]`` come back as ``[nodes]``. Other attributes raise.
 
     >>> data = Data(x=torch.eye(2), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0, 1]))
     >>> path = getfixture("tmp_path") / "pair.npz"
@@ -65,6 +73,9 @@ def write_npz(data: Data, path: str | Path) -> None:
     """
     check_data(data, labels=data.y is not None)
     num_nodes = data.x.size(0)
+    odd = sorted(set(data.keys()) - {"x", "edge_index", "y", "edge_weight", "edge_attr", "num_nodes", *_MASKS})
+    if odd:
+        raise ValueError(f"expected x, edge_index, y and masks only, got also {', '.join(odd)}, which would be lost")
     row, col = data.edge_index.cpu().numpy()
     adjacency = sp.csr_matrix((np.ones(row.size, dtype=np.int8), (row, col)), shape=(num_nodes, num_nodes))
     adjacency.sort_indices()
@@ -72,37 +83,42 @@ def write_npz(data: Data, path: str | Path) -> None:
         "adj_indptr": adjacency.indptr,
         "adj_indices": adjacency.indices,
         "adj_shape": np.array(adjacency.shape, dtype=np.int64),
-        **_feature_arrays(data.x.cpu().numpy()),
+        **_feature_arrays(data.x.detach().cpu().numpy()),
     }
     if data.y is not None:
         arrays["labels"] = data.y.cpu().numpy()
     for name, key in _MASKS.items():
         mask = data.get(name)
         if mask is not None:
-            arrays[key] = np.atleast_2d(mask.cpu().numpy().astype(bool).T)
+            if mask.dtype != torch.bool or mask.dim() > 2 or mask.size(0) != num_nodes:
+                raise ValueError(
+                    f"expected a boolean {name} with one row per node, got {mask.dtype} {list(mask.shape)}"
+                )
+            arrays[key] = np.atleast_2d(mask.cpu().numpy().T)
     with replacing(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:
-    wanted = {"adj_indptr", "adj_indices", "adj_shape", "attr_matrix", "labels", *_MASKS.values()}
-    wanted |= {f"attr_{part}" for part in ("data", "indices", "indptr", "shape")}
     if not path.exists():
         raise FileNotFoundError(f"no graph archive at {path}")
     try:
         archive = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a NumPy archive, or a damaged one: {error}") from error
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise ValueError(f"{path} holds a single array, expected a NumPy archive (.npz)")
     arrays = {}
     with archive:
-        for key in wanted & set(archive.files):
+        for key in archive.files:
+            # A name that nobody knows may be a known one with a damaged letter: better no graph than one without labels.
+            if key not in _KEYS:
+                raise ValueError(f"{path} is damaged, or no graph archive: unknown entry {key!r}")
             try:
                 arrays[key] = archive[key]
             except ValueError as error:
                 raise ValueError(f"{path} is refused: {key} holds pickled objects or is damaged ({error})") from error
-            except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+            except (OSError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
                 raise ValueError(f"{path} is damaged: cannot read {key} ({error})") from error
     return arrays
 

@@ -143,10 +143,11 @@ def keep_largest_component(data: Data) -> Data:
 
 
 def _folders(root: str | Path | None) -> Iterator[Path]:
-    if root is not None:
-        yield Path(root)
-    if os.environ.get("EDGEPROOF_DATA"):
-        yield Path(os.environ["EDGEPROOF_DATA"])
+    for name, folder in (("root", root), ("EDGEPROOF_DATA", os.environ.get("EDGEPROOF_DATA"))):
+        if folder:
+            if not Path(folder).is_dir():
+                raise ValueError(f"expected {name} to name a folder, got {folder}")
+            yield Path(folder)
     yield _cache()
 
 

@@ -7,7 +7,8 @@ from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.mlp import MLP
-from edgeproof.models.registry import available, build, graph_of, predict
+from edgeproof.models.predict import graph_of, predict
+from edgeproof.models.registry import available, build, is_listed
 
 __all__ = [
     "APPNP",
@@ -20,5 +21,6 @@ __all__ = [
     "available",
     "build",
     "graph_of",
+    "is_listed",
     "predict",
 ]

@@ -92,5 +92,5 @@ def check_positive(**values: int) -> None:
 def check_share(**values: float) -> None:
     """Raise unless every value lies in [0, 1)."""
     for name, value in values.items():
-        if not 0 <= value < 1:
+        if not isinstance(value, (int, float)) or not 0 <= value < 1:
             raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")

@@ -93,9 +93,11 @@ def _attention(adjacency: Adjacency, receiver: Tensor, sender: Tensor) -> Adjace
     r"""The weights :math:`\alpha_{uv}` from each node's two scores."""
     row, col = adjacency.pattern.row, adjacency.pattern.col
     score = F.leaky_relu(receiver[row] + sender[col], _SLOPE)
-    # The largest score of a row cancels out; subtracting it keeps exp from overflowing.
-    largest = torch.full_like(receiver, -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
-    raw = adjacency.with_weight(adjacency.weight * (score - largest[row]).exp())
+    # The largest score of a row's edges cancels out; subtracting it keeps exp from overflowing. Entries of weight 0 are no
+    # edges: they have no say in it, and their own exp, which only their gradient sees, is kept finite.
+    counted = torch.where(adjacency.weight > 0, score.detach(), -torch.inf)
+    largest = torch.full_like(receiver, -torch.inf).scatter_reduce(0, row, counted, "amax")
+    raw = adjacency.with_weight(adjacency.weight * (score - largest[row]).clamp(max=Attention.MOST).exp())
     total = spmm(raw, torch.ones_like(receiver)[:, None]).squeeze(1)
     rule = Attention(receiver, sender, largest, total, _SLOPE) if isinstance(adjacency.rule, Plain) else None
     return adjacency.with_weight(raw.weight / total[row], rule=rule)

@@ -1,4 +1,4 @@
-"""Every model by name, and the two ways in which the rest of the library touches a model."""
+"""Every model by name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from edgeproof._names import look_up, unknown_name
 from edgeproof.models.appnp import APPNP
@@ -18,7 +16,6 @@ from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.mlp import MLP
-from edgeproof.propagation import Adjacency
 
 _MODELS: dict[str, type[GraphModel]] = {model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, MLP)}
 
@@ -30,6 +27,11 @@ def available() -> list[str]:
     ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'MLP']
     """
     return list(_MODELS)
+
+
+def is_listed(model: object) -> bool:
+    """Whether ``model`` is exactly one of :func:`available`, so that its name and settings say all about its shape."""
+    return _MODELS.get(type(model).__name__) is type(model)
 
 
 def build(
@@ -63,30 +65,3 @@ def build(
         if seed is not None:
             torch.manual_seed(seed)
         return constructor(in_channels, out_channels, **settings)
-
-
-def graph_of(model: nn.Module, data: Data) -> Tensor | Adjacency:
-    """What to hand ``model`` as its ``edge_index``, call after call.
-
-    A model of this library takes a prepared :class:`~edgeproof.propagation.Adjacency` and so never sorts or
-    normalises the same edges twice; anyone else's takes the edge list.
-    """
-    return Adjacency.from_data(data) if isinstance(model, GraphModel) else data.edge_index
-
-
-def predict(model: nn.Module, data: Data) -> Tensor:
-    """Logits of every node, in evaluation mode and without gradients; the model's mode is left as it was.
-
-    >>> from torch_geometric.data import Data
-    >>> data = Data(x=torch.ones(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    >>> predict(MLP(3, 2), data).shape
-    torch.Size([2, 2])
-    """
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            logits: Tensor = model(data.x, graph_of(model, data))
-    finally:
-        model.train(training)
-    return logits

@@ -40,20 +40,23 @@ class Pattern:
     @cached_property
     def row(self) -> Tensor:
         """The row of each entry."""
-        nodes = torch.arange(self.num_nodes, device=self.col.device)
-        return nodes.repeat_interleave(self.rowptr.diff(), output_size=self.col.numel())
+        with _outliving():
+            nodes = torch.arange(self.num_nodes, device=self.col.device)
+            return nodes.repeat_interleave(self.rowptr.diff(), output_size=self.col.numel())
 
     @cached_property
     def key(self) -> Tensor:
         """``row * nodes + col`` of each entry: ascending."""
-        return self.row * self.num_nodes + self.col
+        with _outliving():
+            return self.row * self.num_nodes + self.col
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
         """The transposed pattern, and where each of its entries stood here: ``weight_T = weight[where]``."""
-        where = (self.col * self.num_nodes + self.row).argsort(stable=True)
-        place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
-        return Pattern(_row_pointers(self.col, self.num_nodes), self.row[where], place[self.diagonal]), where
+        with _outliving():
+            where = (self.col * self.num_nodes + self.row).argsort(stable=True)
+            place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
+            return Pattern(_row_pointers(self.col, self.num_nodes), self.row[where], place[self.diagonal]), where
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +164,7 @@ class Adjacency:
         if self.weight.requires_grad:
             return self._normalize(self_loops)
         if self_loops not in self._normalized:
-            # The value outlives the call, so it must not be marked as belonging to an inference-mode block.
-            with torch.inference_mode(False):
+            with _outliving():
                 self._normalized[self_loops] = self._normalize(self_loops)
         return self._normalized[self_loops]
 
@@ -231,7 +233,16 @@ def as_adjacency(
         raise ValueError("expected edge_weight=None beside an Adjacency, which has weights of its own")
     if edge_index.num_nodes != num_nodes:
         raise ValueError(f"expected an Adjacency over {num_nodes} nodes, got {edge_index.num_nodes}")
+    if edge_index.weight.dtype != dtype:
+        raise ValueError(
+            f"expected an Adjacency of {dtype} beside features of that type, got {edge_index.weight.dtype}"
+        )
     return edge_index
+
+
+def _outliving() -> torch.inference_mode:
+    """For values that are remembered: they must not be marked as belonging to the inference-mode block they came up in."""
+    return torch.inference_mode(False)
 
 
 def _row_pointers(row: Tensor, num_nodes: int) -> Tensor:

@@ -83,7 +83,7 @@ class Attended:
 
     def _attention(self, score: Tensor, receivers: Tensor) -> Tensor:
         shifted = F.leaky_relu(score, self.rule.slope) - self.rule.shift[receivers]
-        return shifted.exp() / self.rule.total[receivers]
+        return shifted.clamp(max=Attention.MOST).exp() / self.rule.total[receivers]
 
 
 Scores = Bilinear | Attended

@@ -8,6 +8,7 @@ quantities alone (see :mod:`~edgeproof.propagation.edge_gradient`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -39,6 +40,9 @@ class Attention:
         total: :math:`Z_u = \sum_v w_{uv} e^{s_{uv} - m_u}`.
         slope: of the leaky part.
     """
+
+    # An exponent beyond this is cut off: only a pair that is no edge can have one.
+    MOST: ClassVar[float] = 60.0
 
     receiver: Tensor
     sender: Tensor

@@ -16,7 +16,7 @@ _FORMAT = 1
 
 
 @dataclass
-class Progress:
+class RunState:
     """Where a run stands after its latest epoch; the one mutable value of training.
 
     Args:
@@ -52,31 +52,31 @@ class Checkpoint:
     run: dict[str, Any]
     every: int
 
-    def due(self, progress: Progress) -> bool:
+    def due(self, state: RunState) -> bool:
         """Whether it is time to write: every so many epochs, and at the end."""
-        return progress.stopped is not None or len(progress.records) % self.every == 0
+        return state.stopped is not None or len(state.records) % self.every == 0
 
-    def save(self, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def save(self, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Write everything that the rest of the run depends on, in one step."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in progress.best_state.items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in state.best_state.items()}
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
-        tensors |= {f"random.{name}": state for name, state in _random_states(model).items()}
+        tensors |= {f"random.{name}": value for name, value in _random_states(model).items()}
         header = {
             "checkpoint": _FORMAT,
             "run": self.run,
-            "next_epoch": progress.next_epoch,
-            "best_epoch": progress.best_epoch,
-            "best_loss": progress.best_loss,
-            "records": [list(asdict(record).values()) for record in progress.records],
-            "seconds": progress.seconds,
-            "stopped": progress.stopped,
+            "next_epoch": state.next_epoch,
+            "best_epoch": state.best_epoch,
+            "best_loss": state.best_loss,
+            "records": [list(asdict(record).values()) for record in state.records],
+            "seconds": state.seconds,
+            "stopped": state.stopped,
         }
         # A clone each: safetensors refuses tensors that share memory.
         write_tensors(self.path, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, header)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
         """Put model, optimizer and random generators back where the checkpoint left them.
 
         Raises:
@@ -96,7 +96,7 @@ class Checkpoint:
                 index, _, key = name.partition(".")
                 moments.setdefault(int(index), {})[key] = tensor
             device = next(model.parameters()).device
-            progress = Progress(
+            state = RunState(
                 next_epoch=int(header["next_epoch"]),
                 best_epoch=header["best_epoch"],
                 best_loss=float(header["best_loss"]),
@@ -110,7 +110,7 @@ class Checkpoint:
             _set_random_states(model, parts["random"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(f"{self.path} is a damaged checkpoint: {error}") from error
-        return progress
+        return state
 
 
 def _check_same_run(path: Path, saved: Any, run: dict[str, Any]) -> None:

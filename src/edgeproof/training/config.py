@@ -34,11 +34,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         losses.get(self.loss)
-        for name, least in {"warmup_epochs": 0, "max_epochs": 1, "patience": 1, "validate_every": 1}.items():
+        whole = {"warmup_epochs": 0, "max_epochs": 1, "patience": 1, "validate_every": 1, "seed": 0}
+        for name, least in whole.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
-        if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ValueError(f"expected lr > 0, got {self.lr}")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"expected weight_decay >= 0, got {self.weight_decay}")
+        for name in ("lr", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"expected {name} to be a finite number >= 0, got {value!r}")

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from edgeproof import losses
 from edgeproof._files import check_writable
 from edgeproof._progress import progress_bar
+from edgeproof._tensors import fingerprint
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import graph_of, predict
 from edgeproof.splits import Split, View
-from edgeproof.training.checkpoint import Checkpoint, Progress
+from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import Epoch, History
 
@@ -66,7 +67,16 @@ def train(
     >>> len(history.epochs), history.stopped
     (30, 'max_epochs')
     """
-    config = TrainConfig(loss, lr, weight_decay, warmup_epochs, max_epochs, patience, validate_every, seed)
+    config = TrainConfig(
+        loss=loss,
+        lr=lr,
+        weight_decay=weight_decay,
+        warmup_epochs=warmup_epochs,
+        max_epochs=max_epochs,
+        patience=patience,
+        validate_every=validate_every,
+        seed=seed,
+    )
     if checkpoint_every < 1:
         raise ValueError(f"expected checkpoint_every >= 1, got {checkpoint_every}")
     _check_ready(model, split)
@@ -74,11 +84,17 @@ def train(
     file = None
     if checkpoint is not None:
         check_writable(Path(checkpoint))
-        run = {"config": asdict(config), "model": repr(model), "split": split.fingerprint}
+        run = {
+            "config": asdict(config),
+            "model": repr(model),
+            "initial parameters": fingerprint(model.state_dict().values()),
+            "split": split.fingerprint,
+            "device": next(model.parameters()).device.type,
+        }
         file = Checkpoint(Path(checkpoint), run, checkpoint_every)
 
     with _seeded(config.seed, model):
-        state = Progress(next_epoch=-config.warmup_epochs)
+        state = RunState(next_epoch=-config.warmup_epochs)
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer)
         _fit(model, split, config, optimizer, state, file, show=progress)
@@ -93,12 +109,13 @@ def _fit(
     split: Split,
     config: TrainConfig,
     optimizer: torch.optim.Optimizer,
-    state: Progress,
+    state: RunState,
     file: Checkpoint | None,
     *,
     show: bool,
 ) -> None:
     """Run all epochs that remain (paper, Alg. 2), keeping ``state`` up to date; ends with the best parameters."""
+    initial = _copy(model)
     train_graph, val_graph = graph_of(model, split.train.data), graph_of(model, split.val.data)
     started = time.perf_counter() - state.seconds
     total = config.warmup_epochs + config.max_epochs
@@ -127,10 +144,11 @@ def _fit(
                     measured += [loss(logits, labels), losses.accuracy(logits, labels)]
             record = _record(epoch, measured)
             if not torch.isfinite(torch.stack(measured)).all():
-                model.load_state_dict(state.best_state or _copy(model))
+                model.load_state_dict(state.best_state or initial)
+                last_good = "it started with" if state.best_epoch is None else f"of its best epoch, {state.best_epoch}"
                 raise FloatingPointError(
-                    f"training is no longer finite in {record}; the model has the state of its best epoch so far "
-                    f"({state.best_epoch}). A smaller learning rate than {config.lr} may help"
+                    f"training is no longer finite in {record}; the model has the parameters {last_good}. "
+                    f"A smaller learning rate than {config.lr} may help"
                 )
             state.records.append(record)
 
@@ -182,6 +200,8 @@ def _parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
 
 def _check_ready(model: nn.Module, split: Split) -> None:
     """Everything that would otherwise fail in the middle: graphs, nodes, devices, and the model's output."""
+    if not isinstance(split, Split):
+        raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"expected a model with parameters to train, got none in {type(model).__name__}")
@@ -193,6 +213,10 @@ def _check_ready(model: nn.Module, split: Split) -> None:
         raise ValueError(
             f"expected model and split on one device, got {', '.join(sorted(devices))}; use model.to and split.to"
         )
+    dtypes = {tensor.dtype for tensor in (*parameters, split.train.data.x) if tensor.is_floating_point()}
+    if len(dtypes) > 1:
+        names = ", ".join(sorted(map(str, dtypes)))
+        raise ValueError(f"expected model and features of one type, got {names}; use model.double() or x.float()")
     num_classes = int(max(view.data.y[view.nodes].max() for view in (split.train, split.val))) + 1
     logits = predict(model, split.train.data)
     if logits.dim() != 2 or logits.size(0) != split.train.data.x.size(0) or logits.size(1) < num_classes:
