@@ -59,15 +59,17 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     num_nodes = block.pairs.num_nodes
     fresh = _sample(num_pairs(num_nodes), size - number.numel(), generator)
     if number.numel() and fresh.numel():
-        place = torch.searchsorted(number, fresh).clamp_(max=number.numel() - 1)
-        fresh = fresh[number[place] != fresh]
+        # Few are kept and many are fresh, so the few are looked for among the many.
+        place = torch.searchsorted(fresh, number).clamp_(max=fresh.numel() - 1)
+        drawn_again = place[fresh[place] == number]
+        fresh = fresh[torch.ones_like(fresh, dtype=torch.bool).index_fill_(0, drawn_again, False)]
     # Both lists are sorted: each entry moves up by the entries of the other list before it.
     before = torch.searchsorted(fresh, number)
     old_place = before + torch.arange(number.numel(), device=number.device)
+    shift = torch.bincount(before, minlength=fresh.numel() + 1)[:-1].cumsum_(0)
+    new_place = shift.add_(torch.arange(fresh.numel(), device=number.device))
     merged = number.new_empty(number.numel() + fresh.numel())
-    new = torch.ones_like(merged, dtype=torch.bool).index_fill_(0, old_place, False)
-    merged[old_place] = number
-    merged[new] = fresh
+    merged.scatter_(0, old_place, number).scatter_(0, new_place, fresh)
     weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, old_place, flip)
     return Block(merged, Pairs.from_number(merged, num_nodes), weights)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 # Kinks examined at once when looking for the threshold.
 _FANOUT = 64
 # Passes over all values that narrow down the threshold before anything is sorted, where sorting is the slower of the two.
-_NARROWINGS = {"cpu": 14}
+_NARROWINGS = {"cpu": 8}
 
 
 def project_global(p: Tensor, budget: float) -> Tensor:

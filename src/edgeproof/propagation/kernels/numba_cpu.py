@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 _MOST_THREADS = numba.get_num_threads()
 # Fewer multiplications than this are done before the threads have woken up.
 _SMALL = 1 << 15
+_STRETCH = 4096
 
 spmm = reference.spmm
 pairs_above = reference.pairs_above
@@ -87,16 +88,28 @@ def _pair_scores(b: Array, h: Array, node: Array, u: Array, v: Array, out: Array
 
 @numba.njit(parallel=True, cache=True)
 def _unrank_pairs(number: Array, n: int, u: Array, v: Array) -> None:
-    for e in numba.prange(number.size):
-        c = number[e]
-        i = np.int64(n - 0.5 - np.sqrt(max((n - 0.5) ** 2 - 2.0 * c, 0.0)))
-        i = min(max(i, 0), n - 2)
-        while i * (2 * n - i - 1) // 2 > c:
-            i -= 1
-        while (i + 1) * (2 * n - i - 2) // 2 <= c:
-            i += 1
-        u[e] = i
-        v[e] = c - i * (2 * n - i - 1) // 2 + i + 1
+    # Numbers mostly ascend, so the row of one is near the row of the next: walk, after a first guess per stretch.
+    stretches = (number.size + _STRETCH - 1) // _STRETCH
+    for stretch in numba.prange(stretches):
+        i = np.int64(0)
+        row_start, row_end = np.int64(0), np.int64(n - 1)
+        for e in range(stretch * _STRETCH, min((stretch + 1) * _STRETCH, number.size)):
+            c = number[e]
+            if not row_start <= c < row_end + 4 * n:
+                i = np.int64(n - 0.5 - np.sqrt(max((n - 0.5) ** 2 - 2.0 * c, 0.0)))
+                i = min(max(i, 0), n - 2)
+                row_start = (i * (2 * n - i - 1)) >> 1
+                row_end = row_start + n - 1 - i
+            while c < row_start:
+                i -= 1
+                row_end = row_start
+                row_start -= n - 1 - i
+            while c >= row_end:
+                i += 1
+                row_start = row_end
+                row_end += n - 1 - i
+            u[e] = i
+            v[e] = c - row_start + i + 1
 
 
 def _array(tensor: Tensor) -> Array:
