@@ -193,8 +193,8 @@ class Adjacency:
         added = torch.where(known, 0.0, flip)
 
         # Entry i moves up by the number of new entries that come before it.
-        steps = torch.bincount(before, minlength=pattern.col.numel() + 1)[:-1].cumsum(0)
-        old_place = torch.arange(pattern.col.numel(), device=key.device) + steps
+        entries = torch.arange(pattern.col.numel(), device=key.device)
+        old_place = entries + torch.searchsorted(before, entries, right=True)
         new_place = before + torch.arange(key.numel(), device=key.device)
         size = (pattern.col.numel() + key.numel(),)
         col = pattern.col.new_empty(size).scatter_(0, old_place, pattern.col).scatter_(0, new_place, key % n)

@@ -141,7 +141,7 @@ class EdgeGradient:
             local = Pairs.from_number(number, m)
             pairs = Pairs(nodes[local.u], nodes[local.v], n)
             if excluded.numel():
-                pairs = pairs[~torch.isin(pairs.key, excluded)]
+                pairs = pairs[~_among(pairs.key, excluded)]
             running.offer(self.at(pairs), pairs.key)
 
     def _search_tiles(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
@@ -170,9 +170,9 @@ class EdgeGradient:
         # Edges count with the other sign, so they are scored on their own.
         edges = Pairs.from_key(self.engine.edge_key, n)
         eligible = torch.zeros(n, dtype=torch.bool, device=nodes.device).index_fill_(0, nodes, True)
-        edges = edges[eligible[edges.u] & eligible[edges.v] & ~torch.isin(edges.key, excluded)]
+        edges = edges[eligible[edges.u] & eligible[edges.v] & ~_among(edges.key, excluded)]
         running.offer(self.at(edges), edges.key)
-        barred = torch.cat([self.engine.edge_key, excluded])
+        barred = torch.cat([self.engine.edge_key, excluded]).sort().values
 
         local = Bilinear(score.b[nodes], score.h[nodes], score.node[nodes])
         generator = torch.Generator(nodes.device).manual_seed(0)
@@ -188,7 +188,7 @@ class EdgeGradient:
                 continue
             pairs = Pairs.from_key(key.sort().values, m)
             pairs = Pairs(nodes[pairs.u], nodes[pairs.v], n)
-            pairs = pairs[~torch.isin(pairs.key, barred)]
+            pairs = pairs[~_among(pairs.key, barred)]
             scores = self.at(pairs)
             above = int((scores > threshold).sum() + (running.scores > threshold).sum())
             if above >= running.k:
@@ -293,8 +293,7 @@ class EdgeGradientEngine:
             place = torch.searchsorted(key, edge_key).clamp_(max=key.numel() - 1)
             found = torch.where(key[place] == edge_key, -1.0, 1.0).to(sign.dtype)
             return sign.scatter_reduce_(0, place, found, "amin")
-        place = torch.searchsorted(edge_key, key).clamp_(max=edge_key.numel() - 1)
-        return torch.where(edge_key[place] == key, -sign, sign)
+        return torch.where(_among(key, edge_key), -sign, sign)
 
     def differentiate_in_graph(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
         """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
@@ -408,6 +407,13 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         if training:
             model.train()
+
+
+def _among(key: Tensor, ascending: Tensor) -> Tensor:
+    """Which of the keys are among the others, which ascend."""
+    if not ascending.numel():
+        return torch.zeros_like(key, dtype=torch.bool)
+    return ascending[torch.searchsorted(ascending, key).clamp_(max=ascending.numel() - 1)] == key
 
 
 def _renumbered(key: Tensor, place: Tensor, num_nodes: int) -> Tensor:

@@ -63,7 +63,8 @@ def pairs_above(
     left,
     right,
     node,
-    norm,
+    b_norm,
+    h_norm,
     threshold,
     slack,
     found,
@@ -80,7 +81,8 @@ def pairs_above(
 ):
     """Keys of all pairs u < v whose score may exceed the threshold; a tile of the matrix of all pairs per program.
 
-    The score is left[u] . right[v] + node[u] + node[v], known up to slack * norm[u] * norm[v].
+    The score is b[u] . h[v] + h[u] . b[v] + node[u] + node[v] with left = [b, h] and right = [h, b]. Each of the two products is
+    known up to slack times the product of its norms.
     """
     # Tiles in groups of rows, so that the tiles in flight share their operands in the cache.
     program = tl.program_id(0)
@@ -103,11 +105,13 @@ def pairs_above(
         two = tl.load(right + col_at[None, :] + c[:, None], mask=c_in[:, None] & col_in[None, :], other=0.0)
         score = tl.dot(one, two, score, input_precision=PRECISION)
     score += tl.load(node + row, mask=row_in, other=0.0)[:, None] + tl.load(node + col, mask=col_in, other=0.0)[None, :]
-    reach = tl.load(norm + row, mask=row_in, other=0.0)[:, None] * tl.load(norm + col, mask=col_in, other=0.0)[None, :]
+    row_b, row_h = tl.load(b_norm + row, mask=row_in, other=0.0), tl.load(h_norm + row, mask=row_in, other=0.0)
+    col_b, col_h = tl.load(b_norm + col, mask=col_in, other=0.0), tl.load(h_norm + col, mask=col_in, other=0.0)
+    reach = row_b[:, None] * col_h[None, :] + row_h[:, None] * col_b[None, :]
     good = (
         (score + slack * reach > tl.load(threshold)) & (row[:, None] < col[None, :]) & row_in[:, None] & col_in[None, :]
     )
-    count = tl.sum(good.to(tl.int32))
+    count = tl.sum(good.to(tl.int64))
     if count > 0:
         place = tl.atomic_add(found, count)
         taken = tl.reshape(good.to(tl.int32), [ROWS * COLS])

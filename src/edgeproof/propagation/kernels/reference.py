@@ -32,7 +32,14 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
     r"""Sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`."""
+    if not col.numel():
+        # cuSPARSE refuses a matrix without entries.
+        return x.new_zeros(rowptr.numel() - 1, x.size(1))
     size = (rowptr.numel() - 1, x.size(0))
+    if col.numel() > size[0] * size[1]:
+        # cuSPARSE refuses one with more entries than places, which repeated entries make of a very small graph.
+        row = torch.arange(size[0], device=col.device).repeat_interleave(rowptr.diff())
+        return x.new_zeros(size).index_put_((row, col), weight, accumulate=True) @ x
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
 
 

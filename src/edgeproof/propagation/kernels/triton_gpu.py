@@ -22,9 +22,10 @@ summary = "gathered dot products and the search over all pairs; CUDA; float32 (a
 unrank_pairs = reference.unrank_pairs
 spmm = reference.spmm
 
-# Rounding of a tf32 product, relative to the product of the two rows' norms: each factor keeps 11 bits.
-_TF32_SLACK = 2.0**-10 * 1.1
+# Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
+_SLACK = 2.0**-10 * 1.1
 _TILE = 128
+_WARPS, _STAGES, _CHANNELS = 8, 3, 32
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -74,23 +75,23 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     """Keys of all pairs whose score may exceed a threshold, in no order, and how many there are.
 
     Products are rounded to tf32, and every pair is kept that could exceed the threshold without the rounding: none is
-    missed, some are too many. If there are more than ``capacity``, only the count is of use.
+    missed, some may be too many. If there are more than ``capacity``, only the count is of use.
     """
     if b.dtype != torch.float32:
         return reference.pairs_above(b, h, node, threshold, capacity)
     nodes, channels = b.size(0), 2 * b.size(1)
     left, right = torch.cat([b, h], dim=1), torch.cat([h, b], dim=1)
-    norm = left.norm(dim=1)
     keys = torch.empty(capacity, dtype=torch.long, device=b.device)
-    found = torch.zeros(1, dtype=torch.int32, device=b.device)
+    found = torch.zeros(1, dtype=torch.long, device=b.device)
     tiles = triton.cdiv(nodes, _TILE)
     programs.pairs_above[(tiles * tiles,)](
         left,
         right,
         node,
-        norm,
+        b.norm(dim=1),
+        h.norm(dim=1),
         threshold,
-        _TF32_SLACK,
+        _SLACK,
         found,
         capacity,
         keys,
@@ -99,11 +100,11 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
         channels,
         ROWS=_TILE,
         COLS=_TILE,
-        CHANNELS=32,
+        CHANNELS=_CHANNELS,
         GROUP=8,
         PRECISION="tf32",
-        num_warps=8,
-        num_stages=3,
+        num_warps=_WARPS,
+        num_stages=_STAGES,
     )
     count = int(found)
     return keys[: min(count, capacity)], count
