@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from edgeproof.attacks import project_global
+from edgeproof.attacks import project_global, projections
 
 values = st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=40)
 
@@ -69,6 +69,21 @@ def test_large_blocks_agree_with_bisection() -> None:
             low, high = (low, middle) if spent <= budget else (middle, high)
         shift = 0.0 if float(p.double().clamp(0, 1).sum()) <= budget else high
         torch.testing.assert_close(project_global(p, budget), (p - shift).clamp(0, 1), rtol=0, atol=1e-6)
+
+
+def test_the_search_of_the_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same passes on the CPU: equal to the exact solution up to the rounding of the values."""
+    for seed in range(20):
+        p = torch.randn(5_000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
+        budget = 10.0 * (seed + 1)
+        low, high = torch.zeros(1, dtype=torch.float64), p.max().view(1)
+        for _ in range(projections._PASSES["cuda"]):
+            low, high, most, least = projections._narrow(p, budget, low, high)
+        assert float(least) <= budget <= float(most)
+        assert float(high - low) <= 1e-8 * float(p.max())
+        shift = p - project_global(p, budget)
+        exact = float(shift[(shift < p) & (shift > p - 1)].median())
+        assert float(low) - 1e-12 <= exact <= float(high) + 1e-12
 
 
 def test_edges_of_the_domain() -> None:

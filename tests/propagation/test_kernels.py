@@ -126,6 +126,16 @@ def test_the_whole_engine_on_triton(graph: Data, monkeypatch: pytest.MonkeyPatch
     assert torch.equal(fast.top(5).pairs, plain.top(5).pairs)
 
 
+@pytest.mark.parametrize("count", [1, 300, 10_000])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_clipped_sums(backend: Backend, count: int) -> None:
+    generator = torch.Generator().manual_seed(count)
+    values = torch.randn(count, generator=generator).mul_(2).to(device_of(backend))
+    thresholds = torch.linspace(-1, 5, 64, dtype=torch.float64, device=values.device)
+    expected = (values.double()[:, None] - thresholds).clamp(0, 1).sum(dim=0)
+    torch.testing.assert_close(backend.clipped_sums(values, thresholds), expected, rtol=1e-5, atol=1e-4)
+
+
 def test_reasons_name_what_is_missing() -> None:
     on_cpu = torch.ones(1)
     assert "needs a CUDA GPU, got cpu" in triton_gpu.not_supported_reasons([on_cpu])

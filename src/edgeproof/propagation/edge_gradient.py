@@ -24,6 +24,7 @@ from edgeproof import losses
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.best_pairs import BestPairs, Running
+from edgeproof.propagation.captured import CapturedRun
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Attended, Bilinear, Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, num_pairs
@@ -36,6 +37,9 @@ _BLOCK = 1 << 20
 _FEW_PAIRS = 1 << 22
 # Pairs from whose scores the threshold of a larger search comes.
 _SAMPLE = 1 << 22
+# A graph of fewer entries than this leaves a GPU waiting for the host; recording pays off after so many runs.
+_SMALL_GRAPH = 1 << 18
+_RUNS_BEFORE_CAPTURE = 2
 # How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
 _AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
 
@@ -248,6 +252,8 @@ class EdgeGradientEngine:
             raise ValueError(f"expected one label per node, shape {list(nodes.shape)}, got {list(self.labels.shape)}")
         self.num_nodes = int(data.x.size(0))
         self.adjacency = Adjacency.from_data(data)
+        self._runs = 0
+        self._captured: CapturedRun | None = None
         self.path = path or ("propagate" if _propagates(model, data) else "autograd")
 
     @cached_property
@@ -275,7 +281,7 @@ class EdgeGradientEngine:
             with torch.no_grad():
                 loss, logits = self._run_in_graph(both, flip)
             return EdgeGradient(loss, logits, self.path, self, (both, flip), [])
-        loss, logits, scores = self._run_on_tape(both, flip)
+        loss, logits, scores = self._run(both, flip)
         if scores is None:
             raise UnknownRuleError(
                 f"{type(self.model).__name__} propagates over a matrix whose rule is unknown: use path='autograd'"
@@ -327,6 +333,15 @@ class EdgeGradientEngine:
         if flip.shape != (len(ordered),) or not bool(((flip >= 0) & (flip <= 1)).all()):
             raise ValueError(f"expected {len(ordered)} weights between 0 and 1, got {flip}")
         return pairs, flip
+
+    def _run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
+        """On the tape; from the third time on a small graph on a GPU, recorded."""
+        self._runs += 1
+        if not flip.is_cuda or self._runs <= _RUNS_BEFORE_CAPTURE or self.adjacency.pattern.col.numel() > _SMALL_GRAPH:
+            return self._run_on_tape(pairs, flip)
+        if self._captured is None or flip.numel() > self._captured.capacity:
+            self._captured = CapturedRun(self._run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+        return self._captured(pairs, flip)
 
     def _run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         assert isinstance(self.model, Diffusing)

@@ -81,8 +81,8 @@ def pairs_above(
 ):
     """Keys of all pairs u < v whose score may exceed the threshold; a tile of the matrix of all pairs per program.
 
-    The score is b[u] . h[v] + h[u] . b[v] + node[u] + node[v] with left = [b, h] and right = [h, b]. Each of the two products is
-    known up to slack times the product of its norms.
+    The score is b[u] . h[v] + h[u] . b[v] + node[u] + node[v] with left = [b, h] and right = [h, b]. Each of the two
+    products is known up to slack times the product of its norms.
     """
     # Tiles in groups of rows, so that the tiles in flight share their operands in the cache.
     program = tl.program_id(0)
@@ -118,3 +118,18 @@ def pairs_above(
         key = tl.reshape(row[:, None].to(tl.int64) * nodes + col[None, :], [ROWS * COLS])
         slot = place + tl.cumsum(taken, axis=0) - 1
         tl.store(keys + slot, key, mask=(taken > 0) & (slot < capacity))
+
+
+@triton.jit
+def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.constexpr, THRESHOLDS: tl.constexpr):
+    """sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over one part of the values."""
+    part = tl.program_id(0)
+    t = tl.arange(0, THRESHOLDS)
+    threshold = tl.load(thresholds + t)
+    total = tl.zeros([THRESHOLDS], dtype=tl.float64)
+    for start in range(0, PART, STEP):
+        e = part * PART + start + tl.arange(0, STEP)
+        value = tl.load(values + e, mask=e < count, other=-float("inf"))
+        above = value[:, None] - threshold[None, :]
+        total += tl.sum(tl.minimum(tl.maximum(above, 0.0), 1.0), axis=0).to(tl.float64)
+    tl.store(sums + part * THRESHOLDS + t, total)

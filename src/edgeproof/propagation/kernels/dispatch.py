@@ -1,7 +1,7 @@
 """Which kernels serve which inputs.
 
 A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``,
-``gathered_dot``, ``pair_scores``, ``pairs_above`` and ``unrank_pairs``; what they compute, the reference backend defines
+``gathered_dot``, ``pair_scores``, ``pairs_above``, ``unrank_pairs`` and ``clipped_sums``; what they compute, the reference backend defines
 (:mod:`~edgeproof.propagation.kernels.reference`).
 The first backend without a reason against the inputs at hand serves them.
 """
@@ -32,6 +32,8 @@ class Backend(Protocol):
     def pairs_above(
         self, b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int
     ) -> tuple[Tensor, int]: ...
+
+    def clipped_sums(self, values: Tensor, thresholds: Tensor) -> Tensor: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
@@ -81,3 +83,8 @@ def pairs_above(
 ) -> tuple[Tensor, int]:
     """Keys of all pairs whose score may exceed a threshold, and how many there are, by the backend chosen."""
     return choose((b, h, node), backend).pairs_above(b, h, node, threshold, capacity)
+
+
+def clipped_sums(values: Tensor, thresholds: Tensor, *, backend: str | None = None) -> Tensor:
+    """For every threshold the sum of what lies above it, at most 1 of each value, by the backend chosen."""
+    return choose((values,), backend).clipped_sums(values, thresholds)

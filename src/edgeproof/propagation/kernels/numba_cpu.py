@@ -27,6 +27,7 @@ _STRETCH = 4096
 
 spmm = reference.spmm
 pairs_above = reference.pairs_above
+clipped_sums = reference.clipped_sums
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:

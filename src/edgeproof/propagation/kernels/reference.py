@@ -86,3 +86,9 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
         if count <= capacity:
             found.append(rows[i] * b.size(0) + cols[j])
     return torch.cat(found) if found else nodes[:0], count
+
+
+def clipped_sums(values: Tensor, thresholds: Tensor) -> Tensor:
+    r"""For every threshold :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)`, in double precision."""
+    shifted = (values - threshold.to(values.dtype) for threshold in thresholds)
+    return torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted])

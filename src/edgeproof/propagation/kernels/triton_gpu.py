@@ -25,7 +25,9 @@ spmm = reference.spmm
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
-_WARPS, _STAGES, _CHANNELS = 8, 3, 32
+# Values that one program adds up.
+_PART = 4096
+_WARPS, _STAGES, _CHANNELS = 8, 4, 32
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -110,7 +112,17 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     return keys[: min(count, capacity)], count
 
 
+def clipped_sums(values: Tensor, thresholds: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.clipped_sums`; parts are added up in a fixed order."""
+    parts = triton.cdiv(values.numel(), _PART)
+    sums = torch.empty(parts, thresholds.numel(), dtype=torch.float64, device=values.device)
+    programs.clipped_sums[(parts,)](
+        values, thresholds.to(values.dtype), sums, values.numel(), PART=_PART, STEP=256, THRESHOLDS=thresholds.numel()
+    )
+    return sums.sum(dim=0)
+
+
 def _sizes(channels: int) -> dict[str, int]:
     """Pairs and channels per program."""
-    width = min(triton.next_power_of_2(channels), 128)
-    return {"PAIRS": max(4, min(64, 2048 // width)), "CHANNELS": width}
+    width = min(triton.next_power_of_2(channels), 32 if channels < 128 else 64)
+    return {"PAIRS": 8, "CHANNELS": width}
