@@ -228,10 +228,10 @@ def targets(data: Data) -> tuple[Tensor, int]:
     return nodes, round(0.1 * int(touched.sum()) / 2)
 
 
-def trained(name: str, data: Data) -> nn.Module:
+def trained(name: str, data: Data, settings: dict[str, Any] | None = None) -> nn.Module:
     """A model after a hundred epochs of regular training: an untrained one has gradients of no realistic size."""
     split = ep.splits.inductive(data, 0)
-    model = ep.models.build(name, data.num_features, ep.num_classes(data), seed=0).to(data.x.device)
+    model = ep.models.build(name, data.num_features, ep.num_classes(data), settings, seed=0).to(data.x.device)
     ep.train(model, split, max_epochs=100, seed=0, progress=False)
     return model
 
@@ -312,9 +312,16 @@ def show(rows: list[dict[str, Any]]) -> None:
             parts = ", ".join(f"{name} {ms:.2f}" for name, ms in row["phases_ms"].items())
             ours, peer = row["ours"], row["peer"]
             table.add_row(
-                row["case"], f"{row['block']:,}", f"{row['flips']:,}", f"{peer['ms']:.1f} ({row['peer_default']['ms']:.1f})",
-                f"{ours['ms']:.2f}", f"{row['speedup']:.1f}x ({row['speedup_default']:.1f}x)", f"{peer['gib']:.2f}", f"{ours['gib']:.2f}", parts,
-            )  # fmt: skip
+                row["case"],
+                f"{row['block']:,}",
+                f"{row['flips']:,}",
+                f"{peer['ms']:.1f} ({row['peer_default']['ms']:.1f})",
+                f"{ours['ms']:.2f}",
+                f"{row['speedup']:.1f}x ({row['speedup_default']:.1f}x)",
+                f"{peer['gib']:.2f}",
+                f"{ours['gib']:.2f}",
+                parts,
+            )
         elif "k" in row:
             table.add_row(
                 f"exact top {row['k']:,} of {row['pairs']:,} pairs", "", "", "", f"{row['ours']['ms']:.1f}", "", "",
@@ -356,7 +363,7 @@ def cuda(
         rows.append(compare(f"GPU, Citeseer, {name}", data, model, peer(model), 500_000, steps))
     show(rows)
     data = arxiv_sized(device)
-    model = ep.models.build("GPRGNN", 128, 40, {"hidden_channels": 256}, seed=0).eval()
+    model = trained("GPRGNN", data, {"hidden_channels": 256})
     rows.append(search(data, model, 68_000, steps))
     rows.append(compare("GPU, arXiv-sized, GPRGNN", data, model, PeerGPRGNN(model), 3_000_000, steps))
     show(rows)
@@ -376,7 +383,7 @@ def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu
     variants = [base, *({**base, key: factor * base[key]} for key in base for factor in (2, 4))]
     for sizes in variants:
         data = arxiv_sized(place, sizes["nodes"], sizes["edges"])
-        model = ep.models.build("GPRGNN", 128, 40, {"K": sizes["K"]}, seed=0).to(place).eval()
+        model = trained("GPRGNN", data, {"K": sizes["K"]})
         nodes, budget = targets(data)
         ours = Ours(model, data, nodes, budget, sizes["block"])
         found = measure(ours.step, place, 10, warmup=5)

@@ -76,9 +76,10 @@ def test_the_search_of_the_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -
     for seed in range(20):
         p = torch.randn(5_000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
         budget = 10.0 * (seed + 1)
-        low, high = torch.zeros(1, dtype=torch.float64), p.max().view(1)
+        thresholds = p.max() * projections._steps(p.device)
         for _ in range(projections._PASSES["cuda"]):
-            low, high, most, least = projections._narrow(p, budget, low, high)
+            thresholds, ends = projections._narrow(p, budget, thresholds)
+        (low, high), (most, least) = ends
         assert float(least) <= budget <= float(most)
         assert float(high - low) <= 1e-8 * float(p.max())
         shift = p - project_global(p, budget)

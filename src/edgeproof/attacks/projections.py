@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -46,8 +47,10 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
     """The smallest shift >= 0 after which the clipped values sum to at most the budget."""
     low, high = p.new_zeros(1, dtype=torch.float64), p.amax().clamp(min=0).double().view(1)
     if p.device.type == "cuda":
+        thresholds = low + (high - low) * _steps(p.device)
         for _ in range(_PASSES["cuda"]):
-            low, high, most, least = _narrow(p, budget, low, high)
+            thresholds, ends = _narrow(p, budget, thresholds)
+        low, high, most, least = ends.view(4, 1)
     else:
         for _ in range(_PASSES["cpu"]):
             middle = ((low + high) / 2).to(p.dtype)
@@ -66,16 +69,24 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
     return torch.where(most <= budget, low, low + share * (high - low)).to(p.dtype)
 
 
-def _narrow(p: Tensor, budget: float, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the equal parts of ``[low, high]`` the one that the threshold lies in, and the sums at its ends; no size and no
-    branch depends on a value."""
-    steps = torch.linspace(0, 1, _FANOUT, dtype=torch.float64, device=p.device)
-    thresholds = low + (high - low) * steps
+def _narrow(p: Tensor, budget: float, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the parts between thresholds the one that the wanted threshold lies in.
+
+    No size and no branch depends on a value, so a GPU need not wait for the host.
+
+    Returns:
+        Thresholds that divide this part equally; its two ends, and the sums there.
+    """
     sums = dispatch.clipped_sums(p, thresholds)
-    overspending = (sums > budget).sum().clamp(1, _FANOUT - 1).view(1)
-    ends = torch.cat([overspending - 1, overspending])
-    (low, high), (most, least) = thresholds[ends].split(1), sums[ends].split(1)
-    return low, high, most, least
+    overspending = (sums > budget).sum().clamp_(1, _FANOUT - 1)
+    ends = torch.stack([thresholds, sums]).index_select(1, torch.stack([overspending - 1, overspending]))
+    return torch.lerp(ends[0, 0], ends[0, 1], _steps(p.device)), ends
+
+
+@lru_cache
+def _steps(device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.linspace(0, 1, _FANOUT, dtype=torch.float64, device=device)
 
 
 class _Above:
@@ -98,7 +109,7 @@ def _between_kinks(
 ) -> tuple[Tensor, Tensor]:
     """Narrow ``[low, high]`` until no kink lies strictly inside; every round leaves a fraction 1 / ``_FANOUT`` of them."""
     remaining = kinks.numel()
-    steps = torch.linspace(0, 1, _FANOUT, dtype=torch.float64, device=kinks.device)
+    steps = _steps(kinks.device)
     while remaining:
         first = torch.searchsorted(kinks, low, right=True)
         last = torch.searchsorted(kinks, high) - 1

@@ -254,6 +254,7 @@ class EdgeGradientEngine:
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
         self._captured: CapturedRun | None = None
+        self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.path = path or ("propagate" if _propagates(model, data) else "autograd")
 
     @cached_property
@@ -335,12 +336,17 @@ class EdgeGradientEngine:
         return pairs, flip
 
     def _run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
-        """On the tape; from the third time on a small graph on a GPU, recorded."""
+        """On the tape; on a GPU a small graph is recorded after a few runs, where the model allows it."""
         self._runs += 1
-        if not flip.is_cuda or self._runs <= _RUNS_BEFORE_CAPTURE or self.adjacency.pattern.col.numel() > _SMALL_GRAPH:
+        if not (self._capturable and flip.is_cuda and self._runs > _RUNS_BEFORE_CAPTURE):
             return self._run_on_tape(pairs, flip)
         if self._captured is None or flip.numel() > self._captured.capacity:
-            self._captured = CapturedRun(self._run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+            try:
+                self._captured = CapturedRun(self._run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+            except RuntimeError:
+                # Something in the model needs the host, as GAT's attention does.
+                self._capturable = False
+                return self._run_on_tape(pairs, flip)
         return self._captured(pairs, flip)
 
     def _run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:

@@ -1,8 +1,7 @@
 """Which kernels serve which inputs.
 
-A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels ``spmm``,
-``gathered_dot``, ``pair_scores``, ``pairs_above``, ``unrank_pairs`` and ``clipped_sums``; what they compute, the reference backend defines
-(:mod:`~edgeproof.propagation.kernels.reference`).
+A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels of
+:class:`Backend`; what they compute, :mod:`~edgeproof.propagation.kernels.reference` defines.
 The first backend without a reason against the inputs at hand serves them.
 """
 
