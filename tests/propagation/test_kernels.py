@@ -126,6 +126,16 @@ def test_the_whole_engine_on_triton(graph: Data, monkeypatch: pytest.MonkeyPatch
     assert torch.equal(fast.top(5).pairs, plain.top(5).pairs)
 
 
+@pytest.mark.parametrize(("few", "many"), [(0, 0), (0, 5), (5, 0), (3, 90), (60, 60), (99, 5)])
+@pytest.mark.parametrize("backend", [*BACKENDS, reference], ids=lambda backend: backend.name)
+def test_merging(backend: Backend, few: int, many: int) -> None:
+    generator = torch.Generator().manual_seed(few + many)
+    one, two = (torch.randperm(100, generator=generator)[:count].sort().values for count in (few, many))
+    merged, place = backend.merge(one.to(device_of(backend)), two.to(device_of(backend)))
+    assert merged.tolist() == sorted({*one.tolist(), *two.tolist()})
+    assert merged[place].tolist() == one.tolist()
+
+
 @pytest.mark.parametrize("count", [1, 300, 10_000])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_clipped_sums(backend: Backend, count: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
 
@@ -58,19 +59,8 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     number, flip = block.number[kept], block.flip[kept]
     num_nodes = block.pairs.num_nodes
     fresh = _sample(num_pairs(num_nodes), size - number.numel(), generator)
-    if number.numel() and fresh.numel():
-        # Few are kept and many are fresh, so the few are looked for among the many.
-        place = torch.searchsorted(fresh, number).clamp_(max=fresh.numel() - 1)
-        drawn_again = place[fresh[place] == number]
-        fresh = fresh[torch.ones_like(fresh, dtype=torch.bool).index_fill_(0, drawn_again, False)]
-    # Both lists are sorted: each entry moves up by the entries of the other list before it.
-    before = torch.searchsorted(fresh, number)
-    old_place = before + torch.arange(number.numel(), device=number.device)
-    shift = torch.bincount(before, minlength=fresh.numel() + 1)[:-1].cumsum_(0)
-    new_place = shift.add_(torch.arange(fresh.numel(), device=number.device))
-    merged = number.new_empty(number.numel() + fresh.numel())
-    merged.scatter_(0, old_place, number).scatter_(0, new_place, fresh)
-    weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, old_place, flip)
+    merged, place = dispatch.merge(number, fresh)
+    weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, place, flip)
     return Block(merged, Pairs.from_number(merged, num_nodes), weights)
 
 

@@ -32,6 +32,8 @@ class Backend(Protocol):
         self, b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int
     ) -> tuple[Tensor, int]: ...
 
+    def merge(self, few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]: ...
+
     def clipped_sums(self, values: Tensor, thresholds: Tensor) -> Tensor: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
@@ -87,3 +89,8 @@ def pairs_above(
 def clipped_sums(values: Tensor, thresholds: Tensor, *, backend: str | None = None) -> Tensor:
     """For every threshold the sum of what lies above it, at most 1 of each value, by the backend chosen."""
     return choose((values,), backend).clipped_sums(values, thresholds)
+
+
+def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
+    """The union of two ascending lists, and where the first one's numbers stand in it, by the backend chosen."""
+    return choose((few, many), backend).merge(few, many)

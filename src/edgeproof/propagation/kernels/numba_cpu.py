@@ -67,6 +67,33 @@ def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     return u, v
 
 
+def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.merge`."""
+    merged, place = few.new_empty(few.numel() + many.numel()), torch.empty_like(few)
+    size = _merge(_array(few), _array(many), _array(merged), _array(place))
+    return merged[:size], place
+
+
+@numba.njit(cache=True)
+def _merge(few: Array, many: Array, merged: Array, place: Array) -> int:
+    size = taken = 0
+    for number in many:
+        while taken < few.size and few[taken] <= number:
+            merged[size] = few[taken]
+            place[taken] = size
+            size += 1
+            taken += 1
+        if taken == 0 or few[taken - 1] != number:
+            merged[size] = number
+            size += 1
+    while taken < few.size:
+        merged[size] = few[taken]
+        place[taken] = size
+        size += 1
+        taken += 1
+    return size
+
+
 @numba.njit(parallel=True, fastmath=True, cache=True)
 def _gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> None:
     for e in numba.prange(left.size):

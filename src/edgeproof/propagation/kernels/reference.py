@@ -92,3 +92,18 @@ def clipped_sums(values: Tensor, thresholds: Tensor) -> Tensor:
     r"""For every threshold :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)`, in double precision."""
     shifted = (values - threshold.to(values.dtype) for threshold in thresholds)
     return torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted])
+
+
+def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
+    """The union of two ascending lists of distinct numbers, ascending, and where in it the first list's numbers stand."""
+    if few.numel() and many.numel():
+        place = torch.searchsorted(many, few).clamp_(max=many.numel() - 1)
+        in_both = place[many[place] == few]
+        many = many[torch.ones_like(many, dtype=torch.bool).index_fill_(0, in_both, False)]
+    # Each number moves up by the numbers of the other list before it.
+    before = torch.searchsorted(many, few)
+    few_place = before + torch.arange(few.numel(), device=few.device)
+    shift = torch.bincount(before, minlength=many.numel() + 1)[:-1].cumsum_(0)
+    many_place = shift.add_(torch.arange(many.numel(), device=few.device))
+    merged = few.new_empty(few.numel() + many.numel())
+    return merged.scatter_(0, few_place, few).scatter_(0, many_place, many), few_place

@@ -20,6 +20,7 @@ name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
 unrank_pairs = reference.unrank_pairs
+merge = reference.merge
 spmm = reference.spmm
 
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
