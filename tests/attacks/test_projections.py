@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from edgeproof.attacks import project_global, projections
+from edgeproof.propagation.kernels import reference
 
 values = st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=40)
 
@@ -78,7 +79,7 @@ def test_the_search_of_the_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -
         budget = 10.0 * (seed + 1)
         thresholds = p.max() * projections._steps(p.device)
         for _ in range(projections._PASSES["cuda"]):
-            thresholds, ends = projections._narrow(p, budget, thresholds)
+            thresholds, ends = reference.narrow(p, thresholds, budget)
         (low, high), (most, least) = ends
         assert float(least) <= budget <= float(most)
         assert float(high - low) <= 1e-8 * float(p.max())

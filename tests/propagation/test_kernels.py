@@ -137,13 +137,19 @@ def test_merging(backend: Backend, few: int, many: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 300, 10_000])
-@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_clipped_sums(backend: Backend, count: int) -> None:
+@pytest.mark.parametrize("budget", [0.0, 0.5, 50.0, 1e6])
+@pytest.mark.parametrize("backend", [*BACKENDS, reference], ids=lambda backend: backend.name)
+def test_narrowing(backend: Backend, budget: float, count: int) -> None:
     generator = torch.Generator().manual_seed(count)
     values = torch.randn(count, generator=generator).mul_(2).to(device_of(backend))
-    thresholds = torch.linspace(-1, 5, 64, dtype=torch.float64, device=values.device)
-    expected = (values.double()[:, None] - thresholds).clamp(0, 1).sum(dim=0)
-    torch.testing.assert_close(backend.clipped_sums(values, thresholds), expected, rtol=1e-5, atol=1e-4)
+    thresholds = torch.linspace(0, float(values.max().clamp(min=0)), 64, dtype=torch.float64, device=values.device)
+    sums = (values.double()[:, None] - thresholds).clamp(0, 1).sum(dim=0)
+    place = max(1, min(63, int((sums > budget).sum())))
+    divided, ends = backend.narrow(values, thresholds, budget)
+    torch.testing.assert_close(ends[0], thresholds[place - 1 : place + 1])
+    torch.testing.assert_close(ends[1], sums[place - 1 : place + 1], rtol=1e-5, atol=1e-4)
+    expected = torch.linspace(float(ends[0, 0]), float(ends[0, 1]), 64, dtype=torch.float64, device=values.device)
+    torch.testing.assert_close(divided, expected)
 
 
 def test_reasons_name_what_is_missing() -> None:

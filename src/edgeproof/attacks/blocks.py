@@ -76,10 +76,12 @@ def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:
     count = size + 8 * math.isqrt(size) + 64
     found: list[Tensor] = []
     last = -1
-    while last < total - 1:
+    while True:
         # A gap between successes is geometric: one more than an exponential time, rounded down.
         time = torch.rand(count, device=device, generator=generator).neg_().log1p_()
         numbers = time.div_(math.log1p(-share)).long().add_(1).cumsum(0).add_(last)
+        inside = int((numbers < total).sum())
+        found.append(numbers[:inside])
+        if inside < count:
+            return torch.cat(found) if len(found) > 1 else found[0]
         last = int(numbers[-1])
-        found.append(numbers[: int(torch.searchsorted(numbers, total))])
-    return torch.cat(found)

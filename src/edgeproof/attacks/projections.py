@@ -49,7 +49,7 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
     if p.device.type == "cuda":
         thresholds = low + (high - low) * _steps(p.device)
         for _ in range(_PASSES["cuda"]):
-            thresholds, ends = _narrow(p, budget, thresholds)
+            thresholds, ends = dispatch.narrow(p, thresholds, budget)
         low, high, most, least = ends.view(4, 1)
     else:
         for done in range(_PASSES["cpu"]):
@@ -70,20 +70,6 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
     # No kink lies between the two, so the sum is linear there.
     share = ((most - budget) / (most - least).clamp(min=torch.finfo(torch.float64).tiny)).clamp(0, 1)
     return torch.where(most <= budget, low, low + share * (high - low)).to(p.dtype)
-
-
-def _narrow(p: Tensor, budget: float, thresholds: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the parts between thresholds the one that the wanted threshold lies in.
-
-    No size and no branch depends on a value, so a GPU need not wait for the host.
-
-    Returns:
-        Thresholds that divide this part equally; its two ends, and the sums there.
-    """
-    sums = dispatch.clipped_sums(p, thresholds)
-    overspending = (sums > budget).sum().clamp_(1, _FANOUT - 1)
-    ends = torch.stack([thresholds, sums]).index_select(1, torch.stack([overspending - 1, overspending]))
-    return torch.lerp(ends[0, 0], ends[0, 1], _steps(p.device)), ends
 
 
 @lru_cache

@@ -112,14 +112,17 @@ def assemble(calls: Sequence[Call]) -> list[Scores] | None:
 
 
 def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
-    b, h = _join([_known(call.grad_out) for call in calls]), _join([call.x for call in calls])
+    b, h = [_known(call.grad_out) for call in calls], [call.x for call in calls]
     if isinstance(rule, Plain):
-        return b, h, b.new_zeros(b.size(0))
+        return _join(b), _join(h), b[0].new_zeros(b[0].size(0))
     assert isinstance(rule, Normalized)
-    out, grad_x = _join([_known(call.out) for call in calls]), _join([_known(call.grad_x) for call in calls])
     scale = rule.scale.detach()
-    node = -0.5 * scale.square() * torch.addcmul(b * out, grad_x, h).sum(dim=1)
-    return b * scale[:, None], h * scale[:, None], node
+    # Call by call: joined first, the products would need several times the memory of the result.
+    blame = torch.zeros_like(scale)
+    for call in calls:
+        blame += torch.addcmul(_known(call.grad_out) * _known(call.out), _known(call.grad_x), call.x).sum(dim=1)
+    column = scale[:, None]
+    return _join([part * column for part in b]), _join([part * column for part in h]), -0.5 * scale.square() * blame
 
 
 def _attended(rule: Attention, call: Call) -> Attended:

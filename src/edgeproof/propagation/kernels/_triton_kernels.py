@@ -125,7 +125,7 @@ def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.c
     """sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over one part of the values."""
     part = tl.program_id(0)
     t = tl.arange(0, THRESHOLDS)
-    threshold = tl.load(thresholds + t)
+    threshold = tl.load(thresholds + t).to(values.dtype.element_ty)
     total = tl.zeros([THRESHOLDS], dtype=tl.float64)
     for start in range(0, PART, STEP):
         e = part * PART + start + tl.arange(0, STEP)
@@ -133,3 +133,24 @@ def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.c
         above = value[:, None] - threshold[None, :]
         total += tl.sum(tl.minimum(tl.maximum(above, 0.0), 1.0), axis=0).to(tl.float64)
     tl.store(sums + part * THRESHOLDS + t, total)
+
+
+@triton.jit
+def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, THRESHOLDS: tl.constexpr):
+    """Add up the parts; find the two thresholds between which the sum falls to the budget, and divide what lies between."""
+    t = tl.arange(0, THRESHOLDS)
+    total = tl.zeros([THRESHOLDS], dtype=tl.float64)
+    for start in range(0, parts, ROWS):
+        part = start + tl.arange(0, ROWS)
+        chunk = tl.load(sums + part[:, None] * THRESHOLDS + t[None, :], mask=(part < parts)[:, None], other=0.0)
+        total += tl.sum(chunk, axis=0)
+    threshold = tl.load(thresholds + t)
+    high = tl.sum((total > budget).to(tl.int32))
+    high = tl.minimum(tl.maximum(high, 1), THRESHOLDS - 1)
+    low_end = tl.sum(tl.where(t == high - 1, threshold, 0.0))
+    high_end = tl.sum(tl.where(t == high, threshold, 0.0))
+    tl.store(divided + t, low_end + (high_end - low_end) * (t.to(tl.float64) / (THRESHOLDS - 1)))
+    tl.store(ends, low_end)
+    tl.store(ends + 1, high_end)
+    tl.store(ends + 2, tl.sum(tl.where(t == high - 1, total, 0.0)))
+    tl.store(ends + 3, tl.sum(tl.where(t == high, total, 0.0)))

@@ -34,7 +34,7 @@ class Backend(Protocol):
 
     def merge(self, few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def clipped_sums(self, values: Tensor, thresholds: Tensor) -> Tensor: ...
+    def narrow(self, values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
@@ -86,9 +86,9 @@ def pairs_above(
     return choose((b, h, node), backend).pairs_above(b, h, node, threshold, capacity)
 
 
-def clipped_sums(values: Tensor, thresholds: Tensor, *, backend: str | None = None) -> Tensor:
-    """For every threshold the sum of what lies above it, at most 1 of each value, by the backend chosen."""
-    return choose((values,), backend).clipped_sums(values, thresholds)
+def narrow(values: Tensor, thresholds: Tensor, budget: float, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
+    """Between which thresholds what lies above them, at most 1 of each value, falls to the budget, by the backend chosen."""
+    return choose((values,), backend).narrow(values, thresholds, budget)
 
 
 def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ _STRETCH = 4096
 
 spmm = reference.spmm
 pairs_above = reference.pairs_above
-clipped_sums = reference.clipped_sums
+narrow = reference.narrow
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:

@@ -88,10 +88,26 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     return torch.cat(found) if found else nodes[:0], count
 
 
-def clipped_sums(values: Tensor, thresholds: Tensor) -> Tensor:
-    r"""For every threshold :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)`, in double precision."""
+def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+    r"""Between which thresholds :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)` falls to the budget.
+
+    No size and no branch depends on a value, so a GPU need not wait for the host.
+
+    Args:
+        values: :math:`x`, shape ``[b]``.
+        thresholds: ascending, in double precision, shape ``[t]``.
+        budget: what the sum may be.
+
+    Returns:
+        As many thresholds again, dividing the part found equally; and its two ends, with the sums there below them,
+        shape ``[2, 2]``.
+    """
     shifted = (values - threshold.to(values.dtype) for threshold in thresholds)
-    return torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted])
+    sums = torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted])
+    overspending = (sums > budget).sum().clamp_(1, thresholds.numel() - 1)
+    ends = torch.stack([thresholds, sums])[:, torch.stack([overspending - 1, overspending])]
+    steps = torch.linspace(0, 1, thresholds.numel(), dtype=torch.float64, device=values.device)
+    return torch.lerp(ends[0, 0], ends[0, 1], steps), ends
 
 
 def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:

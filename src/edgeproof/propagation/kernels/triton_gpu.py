@@ -113,14 +113,14 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     return keys[: min(count, capacity)], count
 
 
-def clipped_sums(values: Tensor, thresholds: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.clipped_sums`; parts are added up in a fixed order."""
-    parts = triton.cdiv(values.numel(), _PART)
-    sums = torch.empty(parts, thresholds.numel(), dtype=torch.float64, device=values.device)
-    programs.clipped_sums[(parts,)](
-        values, thresholds.to(values.dtype), sums, values.numel(), PART=_PART, STEP=256, THRESHOLDS=thresholds.numel()
-    )
-    return sums.sum(dim=0)
+def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.narrow`; parts are added up in a fixed order."""
+    parts, count = triton.cdiv(values.numel(), _PART), thresholds.numel()
+    sums = torch.empty(parts, count, dtype=torch.float64, device=values.device)
+    programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=256, THRESHOLDS=count)
+    divided, ends = torch.empty_like(thresholds), thresholds.new_empty(2, 2)
+    programs.narrow[(1,)](sums, thresholds, float(budget), divided, ends, parts, ROWS=32, THRESHOLDS=count)
+    return divided, ends
 
 
 def _sizes(channels: int) -> dict[str, int]:
