@@ -17,7 +17,7 @@ from torch_geometric.utils import to_undirected
 import edgeproof as ep
 from edgeproof import losses
 from edgeproof.models import GraphModel
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, edge_gradient, propagate
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, edge_gradient, propagate, search
 
 
 class TwoGraphConvs(nn.Module):
@@ -199,10 +199,11 @@ def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor
 @pytest.mark.parametrize("k", [1, 4, 21, 50])
 @pytest.mark.parametrize("few", [0, 100])
 def test_top_is_brute_force(few: int, name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_gradient, "_TILE", {"cpu": 21})
+    monkeypatch.setattr(search, "_TILE", {"cpu": 21})
+    monkeypatch.setattr(search, "_BLOCK", 5)
     monkeypatch.setattr(edge_gradient, "_BLOCK", 5)
-    monkeypatch.setattr(edge_gradient, "_FEW_PAIRS", few)
-    monkeypatch.setattr(edge_gradient, "_SAMPLE", 64)
+    monkeypatch.setattr(search, "_FEW_PAIRS", few)
+    monkeypatch.setattr(search, "_SAMPLE", 64)
     model = MODELS[name][0]()
     gradient = EdgeGradientEngine(model, double, torch.arange(7))(*FLIPS["many, unsorted, either way round"])
     everything = all_pairs(7)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.propagation import EdgeGradientEngine, edge_gradient
+from edgeproof.propagation import EdgeGradientEngine, search
 from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
 from edgeproof.propagation.kernels.dispatch import Backend
 
@@ -113,8 +113,8 @@ def test_a_search_that_overflows_says_how_much_it_needs() -> None:
 
 def test_the_whole_engine_on_triton(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_gpu, "not_supported_reasons", lambda tensors: [])
-    monkeypatch.setattr(edge_gradient, "_FEW_PAIRS", 0)
-    monkeypatch.setattr(edge_gradient, "_SAMPLE", 64)
+    monkeypatch.setattr(search, "_FEW_PAIRS", 0)
+    monkeypatch.setattr(search, "_SAMPLE", 64)
     data = graph.to(device_of(triton_gpu))
     model = ep.models.build("GPRGNN", 5, 3, seed=0).to(data.x.device)
     nodes = torch.arange(7, device=data.x.device)

@@ -8,7 +8,6 @@ and was blamed for (:mod:`~edgeproof.propagation.pair_scores`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,18 +24,13 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
-from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.pair_scores import Attended, Bilinear, Scores, assemble
-from edgeproof.propagation.pairs import Pairs, check_pairs, num_pairs
+from edgeproof.propagation.pair_scores import Scores, assemble
+from edgeproof.propagation.pairs import Pairs, check_pairs, contained, num_pairs
 from edgeproof.propagation.propagate import Tape
+from edgeproof.propagation.search import search
 
-# Pairs scored at once: bounds the memory of a dense tile and of a block that joins the graph.
-_TILE = {"cpu": 1 << 22, "cuda": 1 << 26}
+# Pairs that join the graph at once: bounds the memory of the autograd path.
 _BLOCK = 1 << 20
-# Up to so many pairs, looking at each of them is the fastest search.
-_FEW_PAIRS = 1 << 22
-# Pairs from whose scores the threshold of a larger search comes.
-_SAMPLE = 1 << 22
 # A graph of fewer entries than this leaves a GPU waiting for the host; recording pays off after so many runs.
 _SMALL_GRAPH = 1 << 18
 _RUNS_BEFORE_CAPTURE = 2
@@ -114,7 +108,7 @@ class EdgeGradient:
             check_pairs(exclude, self.engine.num_nodes)
             excluded = (exclude.amin(dim=0) * self.engine.num_nodes + exclude.amax(dim=0)).unique()
         running = Running(k, self.logits)
-        self._search(running, nodes, excluded)
+        search(self, running, nodes, excluded)
         best = running.best(self.engine.num_nodes)
         # The gradients of the winners as `at` gives them: a tile adds up in another order.
         again = Running(k, self.logits)
@@ -124,84 +118,6 @@ class EdgeGradient:
     def _unsigned(self, pairs: Pairs) -> Tensor:
         terms = [score.at(pairs, self.engine.backend) for score in self.scores]
         return sum(terms[1:], terms[0]) if terms else self.logits.new_zeros(len(pairs))
-
-    def _search(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
-        if self.path == "propagate" and not self.scores:
-            # All gradients are zero: the first pairs are as good as any.
-            self._search_blocks(running, nodes, excluded, limit=running.k + excluded.numel())
-        elif self.path == "autograd" or num_pairs(nodes.numel()) <= _FEW_PAIRS:
-            self._search_blocks(running, nodes, excluded)
-        elif any(isinstance(score, Attended) for score in self.scores):
-            self._search_tiles(running, nodes, excluded)
-        else:
-            self._search_above(running, nodes, excluded)
-
-    def _search_blocks(self, running: Running, nodes: Tensor, excluded: Tensor, limit: int | None = None) -> None:
-        """All pairs by their numbers, or the first of them, a block at a time."""
-        n, m = self.engine.num_nodes, nodes.numel()
-        total = num_pairs(m) if limit is None else min(limit, num_pairs(m))
-        for start in range(0, total, _BLOCK):
-            number = torch.arange(start, min(start + _BLOCK, total), device=nodes.device)
-            local = Pairs.from_number(number, m)
-            pairs = Pairs(nodes[local.u], nodes[local.v], n)
-            if excluded.numel():
-                pairs = pairs[~_among(pairs.key, excluded)]
-            running.offer(self.at(pairs), pairs.key)
-
-    def _search_tiles(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
-        """Rows of the matrix of all pairs, a dense tile at a time."""
-        n, m = self.engine.num_nodes, nodes.numel()
-        # Edges and excluded pairs in the numbering of `nodes`, which keeps their order.
-        place = torch.full((n,), -1, device=nodes.device)
-        place[nodes] = torch.arange(m, device=nodes.device)
-        edges, barred = (_renumbered(key, place, n) for key in (self.engine.edge_key, excluded))
-        size = max(1, _TILE[self.logits.device.type] // m)
-        for start in range(0, m, size):
-            rows, cols = nodes[start : start + size], nodes[start:]
-            terms = [score.tile(rows, cols) for score in self.scores]
-            tile = sum(terms[1:], terms[0])
-            for pairs, change in ((edges, torch.neg), (barred, _never)):
-                row, col = _between(pairs, start, start + rows.numel())
-                tile[row - start, col - start] = change(tile[row - start, col - start])
-            upper = torch.ones_like(tile, dtype=torch.bool).triu_(diagonal=1)
-            running.offer_tile(tile.masked_fill_(~upper, -torch.inf), rows, cols, n)
-
-    def _search_above(self, running: Running, nodes: Tensor, excluded: Tensor) -> None:
-        """A threshold that more than enough pairs exceed, from a sample of them; then all that do, in one pass."""
-        (score,) = self.scores
-        assert isinstance(score, Bilinear)
-        n, m, backend = self.engine.num_nodes, nodes.numel(), self.engine.backend
-        # Edges count with the other sign, so they are scored on their own.
-        edges = Pairs.from_key(self.engine.edge_key, n)
-        eligible = torch.zeros(n, dtype=torch.bool, device=nodes.device).index_fill_(0, nodes, True)
-        edges = edges[eligible[edges.u] & eligible[edges.v] & ~_among(edges.key, excluded)]
-        running.offer(self.at(edges), edges.key)
-        barred = torch.cat([self.engine.edge_key, excluded]).sort().values
-
-        local = Bilinear(score.b[nodes], score.h[nodes], score.node[nodes])
-        generator = torch.Generator(nodes.device).manual_seed(0)
-        number = torch.randint(0, num_pairs(m), (_SAMPLE,), device=nodes.device, generator=generator)
-        sampled = local.at(Pairs.from_number(number.sort().values, m), backend)
-        rank = max(32, math.ceil(2 * running.k * _SAMPLE / num_pairs(m)))
-        capacity = max(1 << 23, 8 * rank * num_pairs(m) // _SAMPLE)
-        while rank <= _SAMPLE:
-            threshold = sampled.topk(rank).values[-1:]
-            key, count = dispatch.pairs_above(local.b, local.h, local.node, threshold, capacity, backend=backend)
-            if count > capacity:
-                capacity = count
-                continue
-            pairs = Pairs.from_key(key.sort().values, m)
-            pairs = Pairs(nodes[pairs.u], nodes[pairs.v], n)
-            pairs = pairs[~_among(pairs.key, barred)]
-            scores = self.at(pairs)
-            above = int((scores > threshold).sum() + (running.scores > threshold).sum())
-            if above >= running.k:
-                running.offer(scores, pairs.key)
-                return
-            rank *= 4
-        # Nearly all pairs are asked for.
-        running.clear()
-        self._search_blocks(running, nodes, excluded)
 
 
 class EdgeGradientEngine:
@@ -300,7 +216,7 @@ class EdgeGradientEngine:
             place = torch.searchsorted(key, edge_key).clamp_(max=key.numel() - 1)
             found = torch.where(key[place] == edge_key, -1.0, 1.0).to(sign.dtype)
             return sign.scatter_reduce_(0, place, found, "amin")
-        return torch.where(_among(key, edge_key), -sign, sign)
+        return torch.where(contained(key, edge_key), -sign, sign)
 
     def differentiate_in_graph(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
         """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
@@ -428,27 +344,3 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         if training:
             model.train()
-
-
-def _among(key: Tensor, ascending: Tensor) -> Tensor:
-    """Which of the keys are among the others, which ascend."""
-    if not ascending.numel():
-        return torch.zeros_like(key, dtype=torch.bool)
-    return ascending[torch.searchsorted(ascending, key).clamp_(max=ascending.numel() - 1)] == key
-
-
-def _renumbered(key: Tensor, place: Tensor, num_nodes: int) -> Tensor:
-    """Pairs by key in another numbering of nodes; those with an end outside it are left out."""
-    pairs = torch.stack([place[key // num_nodes], place[key % num_nodes]])
-    return pairs[:, (pairs >= 0).all(dim=0)]
-
-
-def _between(pairs: Tensor, start: int, end: int) -> Tensor:
-    """Those of the sorted pairs whose first node is in ``[start, end)``."""
-    bounds = torch.tensor([start, end], device=pairs.device)
-    first, last = torch.searchsorted(pairs[0].contiguous(), bounds).tolist()
-    return pairs[:, first:last]
-
-
-def _never(scores: Tensor) -> Tensor:
-    return torch.full_like(scores, -torch.inf)

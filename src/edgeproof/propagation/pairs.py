@@ -77,6 +77,13 @@ class Pairs:
         return Pairs(self.u[chosen], self.v[chosen], self.num_nodes)
 
 
+def contained(key: Tensor, ascending: Tensor) -> Tensor:
+    """Which of the keys are among the others, which ascend."""
+    if not ascending.numel():
+        return torch.zeros_like(key, dtype=torch.bool)
+    return ascending[torch.searchsorted(ascending, key).clamp_(max=ascending.numel() - 1)] == key
+
+
 def num_pairs(num_nodes: int) -> int:
     """How many pairs there are among ``num_nodes`` nodes."""
     return num_nodes * (num_nodes - 1) // 2

@@ -41,24 +41,6 @@ def pair_scores(b, h, node, u, v, out, count, channels, PAIRS: tl.constexpr, CHA
 
 
 @triton.jit
-def spmm(rowptr, col, weight, x, out, channels, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[u] = sum of weight[e] * x[col[e]] over the entries of row u, a row per program."""
-    row = tl.program_id(0).to(tl.int64)
-    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    wanted = c < channels
-    first, last = tl.load(rowptr + row), tl.load(rowptr + row + 1)
-    total = tl.zeros([CHANNELS], dtype=out.dtype.element_ty)
-    for start in range(first, last, ENTRIES):
-        e = start + tl.arange(0, ENTRIES)
-        present = e < last
-        sender = tl.load(col + e, mask=present, other=0)
-        share = tl.load(weight + e, mask=present, other=0.0)
-        said = tl.load(x + sender[:, None] * channels + c[None, :], mask=present[:, None] & wanted[None, :], other=0.0)
-        total += tl.sum(share[:, None] * said, axis=0)
-    tl.store(out + row * channels + c, total, mask=wanted)
-
-
-@triton.jit
 def pairs_above(
     left,
     right,
