@@ -31,7 +31,7 @@ class CapturedRun:
         self.capacity = capacity
         self.pairs = torch.zeros(2, capacity, dtype=torch.long, device=like.device)
         self.flip = like.new_zeros(capacity)
-        self._fill(self.pairs[:, :0], self.flip[:0])
+        self.pairs[1] = 1
         # What runs for the first time allocates and compiles, which must not be recorded.
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -51,8 +51,7 @@ class CapturedRun:
         return loss.clone(), logits.clone(), None if scores is None else [_copied(score) for score in scores]
 
     def _fill(self, pairs: Tensor, flip: Tensor) -> None:
-        self.pairs[0].fill_(0)
-        self.pairs[1].fill_(1)
+        # Pairs of an earlier run may stay behind these: with weight 0 they flip nothing.
         self.flip.zero_()
         self.pairs[:, : flip.numel()].copy_(pairs)
         self.flip[: flip.numel()].copy_(flip)

@@ -136,3 +136,21 @@ def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, T
     tl.store(ends + 1, high_end)
     tl.store(ends + 2, tl.sum(tl.where(t == high - 1, total, 0.0)))
     tl.store(ends + 3, tl.sum(tl.where(t == high, total, 0.0)))
+
+
+@triton.jit
+def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
+    """The two ends of numbered pairs: row i starts at number i (2 n - i - 1) / 2."""
+    e = tl.program_id(0) * PART + tl.arange(0, PART)
+    present = e < count
+    c = tl.load(number + e, mask=present, other=0)
+    half = tl.full([], 0, tl.float64) + n - 0.5
+    root = tl.sqrt(tl.maximum(half * half - 2.0 * c.to(tl.float64), 0.0))
+    i = (half - root).to(tl.int64)
+    n = tl.full([], 0, tl.int64) + n
+    i = tl.minimum(tl.maximum(i, 0), n - 2)
+    # The root can be off by one in floating point.
+    i -= (i * (2 * n - i - 1) // 2 > c).to(tl.int64)
+    i += ((i + 1) * (2 * n - i - 2) // 2 <= c).to(tl.int64)
+    tl.store(u + e, i, mask=present)
+    tl.store(v + e, c - i * (2 * n - i - 1) // 2 + i + 1, mask=present)

@@ -117,9 +117,7 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
         in_both = place[many[place] == few]
         many = many[torch.ones_like(many, dtype=torch.bool).index_fill_(0, in_both, False)]
     # Each number moves up by the numbers of the other list before it.
-    before = torch.searchsorted(many, few)
-    few_place = before + torch.arange(few.numel(), device=few.device)
-    shift = torch.bincount(before, minlength=many.numel() + 1)[:-1].cumsum_(0)
-    many_place = shift.add_(torch.arange(many.numel(), device=few.device))
+    few_place = torch.searchsorted(many, few) + torch.arange(few.numel(), device=few.device)
+    many_place = torch.searchsorted(few, many) + torch.arange(many.numel(), device=few.device)
     merged = few.new_empty(few.numel() + many.numel())
     return merged.scatter_(0, few_place, few).scatter_(0, many_place, many), few_place

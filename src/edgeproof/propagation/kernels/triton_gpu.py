@@ -19,7 +19,6 @@ except ImportError:
 name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
-unrank_pairs = reference.unrank_pairs
 merge = reference.merge
 # cuSPARSE's: a product of our own, a row per program, took 1.3 to 3 times as long for 40 to 256 channels on an H200.
 spmm = reference.spmm
@@ -102,6 +101,15 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     )
     count = int(found)
     return keys[: min(count, capacity)], count
+
+
+def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    u, v = torch.empty_like(number), torch.empty_like(number)
+    if number.numel():
+        grid = (triton.cdiv(number.numel(), 1024),)
+        programs.unrank_pairs[grid](number, num_nodes, u, v, number.numel(), PART=1024)
+    return u, v
 
 
 def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
