@@ -355,6 +355,8 @@ def cuda(
     steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")] = 5,
 ) -> None:
     """Citeseer (block 500,000) and an arXiv-sized graph (block 3,000,000) on the GPU; exact search over all pairs."""
+    if not torch.cuda.is_available():
+        raise typer.BadParameter("this machine has no CUDA GPU")
     device = torch.device("cuda")
     rows = []
     data = citeseer(device)

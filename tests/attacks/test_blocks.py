@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from edgeproof.attacks import resample, sample_block
+from edgeproof.attacks import blocks, resample, sample_block
 from edgeproof.propagation.pairs import num_pairs
 
 
@@ -15,7 +15,7 @@ def generator(seed: int) -> torch.Generator:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), nodes=st.integers(2, 60), size=st.integers(1, 2000))
+@given(seed=st.integers(0, 10**6), nodes=st.integers(2, 60), size=st.integers(2, 2000))
 def test_blocks_are_sorted_distinct_pairs(seed: int, nodes: int, size: int) -> None:
     block = sample_block(nodes, size, generator=generator(seed))
     assert bool((block.number.diff() > 0).all())
@@ -54,7 +54,10 @@ def test_resampling_keeps_what_is_flipped(seed: int, nodes: int, size: int, kept
     before = dict(zip(block.number.tolist(), block.flip.tolist(), strict=True))
     after = {number: flip for number, flip in zip(fresh.number.tolist(), fresh.flip.tolist(), strict=True) if flip}
     assert all(before[number] == flip for number, flip in after.items())
-    assert len(after) == min(chosen.numel(), size // 2)
+    everything = size >= num_pairs(nodes)
+    assert len(after) == (chosen.numel() if everything else min(chosen.numel(), size // 2))
+    if everything:
+        assert fresh.number.numel() == num_pairs(nodes)
     if after and len(after) < chosen.numel():
         assert min(after.values()) >= sorted(block.flip.tolist(), reverse=True)[len(after) - 1]
 
@@ -74,5 +77,39 @@ def test_flipped_pairs_are_those_of_non_zero_weight() -> None:
 
 
 def test_empty_blocks_raise() -> None:
-    with pytest.raises(ValueError, match="block size >= 1, got 0"):
-        sample_block(5, 0, generator=generator(0))
+    with pytest.raises(ValueError, match="block size >= 2, got 1"):
+        sample_block(5, 1, generator=generator(0))
+    with pytest.raises(ValueError, match="at least 2 nodes, got -5"):
+        sample_block(-5, 3, generator=generator(0))
+    with pytest.raises(ValueError, match="block size >= 2, got 1"):
+        resample(sample_block(5, 3, generator=generator(0)), 1, generator=generator(0))
+
+
+def test_resampling_fills_the_block_with_other_pairs() -> None:
+    """On average as many pairs as asked for, and nearly all of them new."""
+    sizes, again = [], []
+    for seed in range(300):
+        block = sample_block(100, 400, generator=generator(seed))
+        block.flip[:100] = 0.5
+        fresh = resample(block, 400, generator=generator(seed + 1000))
+        sizes.append(fresh.number.numel())
+        again.append(int(torch.isin(fresh.number, block.number[100:]).sum()))
+    assert abs(sum(sizes) / 300 - 400) < 5
+    assert sum(again) / 300 < 0.15 * 300
+
+
+def test_more_gaps_follow_if_the_first_do_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_gaps", lambda size: 7)
+    counts = torch.zeros(45)
+    for seed in range(2000):
+        number = sample_block(10, 15, generator=generator(seed)).number
+        assert bool((number.diff() > 0).all())
+        counts[number] += 1
+    share = 15 / 45
+    assert float(((counts - 2000 * share).abs() / (2000 * share * (1 - share)) ** 0.5).max()) < 5
+
+
+def test_rare_draws_reach_every_number() -> None:
+    """Gaps of hundreds of millions of pairs, none of them rounded to a multiple of something."""
+    first = [int(sample_block(3_000_000, 100, generator=generator(seed)).number[0]) for seed in range(200)]
+    assert 3 <= sum(number % 16 == 0 for number in first) <= 30

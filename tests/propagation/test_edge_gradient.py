@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch_geometric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -17,7 +18,8 @@ from torch_geometric.utils import to_undirected
 import edgeproof as ep
 from edgeproof import losses
 from edgeproof.models import GraphModel
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, edge_gradient, propagate, search
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pairs, edge_gradient, propagate, search
+from edgeproof.propagation.kernels import numba_cpu, reference
 
 
 class TwoGraphConvs(nn.Module):
@@ -303,7 +305,10 @@ def test_bad_input_raises(double: Data) -> None:
         (torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]), "distinct pairs, got 1 repeated"),
         (torch.tensor([[0], [1]]), torch.tensor([1.5]), "1 weights between 0 and 1"),
         (torch.tensor([[0], [1]]), torch.tensor([0.5, 0.5]), "1 weights between 0 and 1"),
-        (torch.tensor([[0], [1]]), None, "weight of each flip, got none"),
+        (torch.tensor([[0], [1]]), None, "got only one of the two"),
+        (None, half, "got only one of the two"),
+        (Pairs.of(torch.tensor([[0], [1]]), 8), half, "graph of 7 nodes, got 8"),
+        (Pairs.of(torch.tensor([[0], [1]]), 7), torch.ones(2), "expected 1 weights"),
         (torch.tensor([0, 1]), half, r"int64 tensor of shape \[2, pairs\]"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -311,18 +316,161 @@ def test_bad_input_raises(double: Data) -> None:
     gradient = engine()
     with pytest.raises(ValueError, match="different nodes"):
         gradient.at(torch.tensor([[1], [1]]))
-    with pytest.raises(ValueError, match="k >= 1"):
+    with pytest.raises(ValueError, match="whole number >= 1"):
         gradient.top(0)
     with pytest.raises(ValueError, match="distinct among"):
         gradient.top(1, among=torch.tensor([1, 1]))
     with pytest.raises(ValueError, match="'propagate' or 'autograd', got 'magic'"):
         EdgeGradientEngine(model, double, nodes, path="magic")
-    with pytest.raises(ValueError, match="one label per node"):
+    with pytest.raises(ValueError, match="one int64 label per node"):
         EdgeGradientEngine(model, double, nodes, labels=torch.tensor([1]))
     with pytest.raises(ValueError, match="whose rule is unknown"):
         EdgeGradientEngine(MODELS["unruly"][0](), double, nodes, path="propagate")()
     with pytest.raises(ValueError, match="at least one node"):
         EdgeGradientEngine(model, double, torch.empty(0, dtype=torch.long))
+
+
+def test_clear_errors_before_any_work(double: Data) -> None:
+    nodes = torch.arange(7)
+    with pytest.raises(ValueError, match=r"of one type, got torch\.float32, torch\.float64"):
+        EdgeGradientEngine(ep.models.GCN(5, 3), double, nodes)
+    with pytest.raises(ValueError, match=r"features x of shape \[nodes, 6\], got \[7, 5\]"):
+        EdgeGradientEngine(ep.models.GCN(6, 3).double(), double, nodes)
+    with pytest.raises(TypeError, match="expected a torch module and a loss function"):
+        EdgeGradientEngine(ep.models.GCN(5, 3).double(), double, nodes, loss="tanh_margin")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown backend 'numbra': did you mean 'numba'"):
+        EdgeGradientEngine(ep.models.GCN(5, 3).double(), double, nodes, backend="numbra")
+    broken = ep.models.GCN(5, 3).double()
+    broken.weights[0].data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="finite loss to search by, got nan"):
+        EdgeGradientEngine(broken, double, nodes, path="propagate")().top(3)
+
+
+@pytest.mark.parametrize("conv", ["GraphSAGE", "GIN"])
+def test_models_that_ignore_weights_are_refused(conv: str, double: Data) -> None:
+    class Deaf(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = getattr(torch_geometric.nn.models, conv)(5, 4, 2, 3).double()
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+            out: Tensor = self.model(x, edge_index)
+            return out
+
+    with pytest.raises(ValueError, match="Deaf does not take an edge of weight 0 for no edge"):
+        EdgeGradientEngine(Deaf(), double, torch.arange(7))
+
+
+@pytest.mark.parametrize("name", ["GCN", "PyG GCN"])
+def test_the_callers_mode_does_not_matter(name: str, double: Data) -> None:
+    model = MODELS[name][0]()
+    with torch.no_grad():
+        engine = EdgeGradientEngine(model, double, torch.arange(7))
+        found = engine().at(all_pairs(7))
+    assert engine.path == MODELS[name][1]
+    empty = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
+    check_close(found, by_autograd(model, double, torch.arange(7), *empty)[1])
+
+
+class Shifted(ep.models.GCN):
+    """Adds to its logits outside of its two halves."""
+
+    def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
+        return super().forward(x, edge_index, edge_weight) + x[:, :3]
+
+
+def test_a_forward_of_its_own_takes_the_slow_path(double: Data) -> None:
+    model = Shifted(5, 3).double()
+    engine = EdgeGradientEngine(model, double, torch.arange(7))
+    assert engine.path == "autograd"
+    empty = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
+    check_close(engine().at(all_pairs(7)), by_autograd(model, double, torch.arange(7), *empty)[1])
+
+
+def test_a_model_that_showed_nothing_is_looked_at_again(double: Data) -> None:
+    model = MODELS["secretive"][0]()
+    weight = model.weight.data.clone()
+    model.weight.data.zero_()
+    assert EdgeGradientEngine(model, double, torch.arange(7)).path == "propagate"
+    model.weight.data = weight
+    assert EdgeGradientEngine(model, double, torch.arange(7)).path == "autograd"
+
+
+class Faint(Secretive):
+    """Its secret is small."""
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        return propagate(adjacency.normalized(self_loops=True), h) * (1 + 1e-4 * adjacency.degree[:, None])
+
+
+def test_a_small_difference_is_noticed(double: Data) -> None:
+    assert EdgeGradientEngine(Faint(5, 3).double(), double, torch.arange(7)).path == "autograd"
+
+
+class LoopedAgain(Secretive):
+    """Adds self-loops to a matrix that has been normalised."""
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        return propagate(adjacency.normalized(self_loops=False).with_self_loops, h)
+
+
+def test_loops_on_a_normalised_matrix_are_of_no_known_rule(double: Data) -> None:
+    with pytest.raises(ValueError, match="rule is unknown"):
+        EdgeGradientEngine(LoopedAgain(5, 3).double(), double, torch.arange(7), path="propagate")()
+
+
+def test_every_part_of_a_model_keeps_its_mode(double: Data) -> None:
+    model = MODELS["GPRGNN"][0]().train()
+    model.mlp.eval()
+    engine = EdgeGradientEngine(model, double, torch.arange(7))
+    engine()
+    assert model.training
+    assert not model.mlp.training
+    model.eval()
+    model.mlp.train()
+    assert torch.equal(engine().logits, engine().logits)
+    assert model.mlp.training
+
+
+def test_a_backend_named_serves_the_model_too(double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    spmm = reference.spmm
+    monkeypatch.setattr(reference, "spmm", lambda *arguments: calls.append(1) or spmm(*arguments))
+    EdgeGradientEngine(MODELS["GCN"][0](), double, torch.arange(7), backend="reference", path="propagate")()
+    assert calls
+
+
+@pytest.mark.parametrize("groups", [2, 5, 1000])
+@pytest.mark.parametrize("k", [1, 10, 700, 8000])
+def test_a_large_search_is_brute_force(k: int, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds, retries and plateaus: nodes in a few groups of equal features give many equal gradients."""
+    passes = []
+    above = reference.pairs_above
+    monkeypatch.setattr(numba_cpu, "pairs_above", lambda *arguments: passes.append(1) or above(*arguments))
+    monkeypatch.setattr(search, "_FEW_PAIRS", 0)
+    monkeypatch.setattr(search, "_SAMPLE", 1 << 10)
+    monkeypatch.setattr(search, "_TILE", {"cpu": 1 << 12})
+    data = ep.datasets.csbm("homophilous", num_nodes=150, p=0.05, q=0.01, seed=k)
+    data.x = data.x[torch.arange(150) % groups % 150]
+    model = ep.models.build("GCN", 21, 2, seed=0)
+    gradient = EdgeGradientEngine(model, data, torch.arange(0, 150, 4))()
+    everything = all_pairs(150)
+    scores = gradient.at(everything)
+    barred = everything[:, scores.topk(3).indices]
+    allowed = ~torch.isin(everything[0] * 150 + everything[1], barred[0] * 150 + barred[1])
+    expected = brute_force(scores[allowed], everything[:, allowed], k)
+    found = gradient.top(k, exclude=barred)
+    assert torch.equal(found.scores, expected[1])
+    assert torch.equal(found.pairs, expected[0])
+    assert passes
+
+
+def test_ties_are_kept_in_order_whatever_the_order_they_come_in() -> None:
+    running = best_pairs.Running(3, torch.zeros(0))
+    for keys in ([50, 40], [30, 10], [20, 60], [5, 70, 80, 90, 100, 110, 120, 130, 140, 150, 160, 170, 180]):
+        running.offer(torch.ones(len(keys)), torch.tensor(keys))
+    assert running.keys.numel() <= 6
+    assert (running.best(1000).pairs[1]).tolist() == [5, 10, 20]
 
 
 def test_nothing_to_score_is_fine(double: Data) -> None:

@@ -21,12 +21,6 @@ BACKENDS: list[Backend] = [numba_cpu, triton_gpu]
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 
 
-@pytest.fixture(autouse=True)
-def _no_shortcuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled loops serve small inputs too."""
-    monkeypatch.setattr(numba_cpu, "_SMALL", 0)
-
-
 def device_of(backend: Backend) -> torch.device:
     return torch.device("cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu")
 
@@ -52,6 +46,16 @@ def test_gathered_products(backend: Backend, nodes: int, channels: int, pairs: i
     check_near(backend.gathered_dot(b, h, u, v), reference.gathered_dot(b, h, u, v))
     # Columns of a wider matrix are not contiguous.
     check_near(backend.gathered_dot(b.T.contiguous().T, h, u, v), reference.gathered_dot(b, h, u, v))
+
+
+@pytest.mark.parametrize("channels", [6, 60])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_a_pair_scores_the_same_in_any_company(backend: Backend, channels: int) -> None:
+    """To the last bit: a search may compare scores from blocks of different sizes."""
+    b, h, node, u, v = random_inputs(backend, 30, channels, 5_000, torch.float32)
+    together = backend.pair_scores(b, h, node, u, v)
+    for start, end in ((0, 1), (17, 40), (1_000, 3_000)):
+        assert torch.equal(backend.pair_scores(b, h, node, u[start:end], v[start:end]), together[start:end])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -44,21 +44,28 @@ def sample_block(num_nodes: int, size: int, *, generator: torch.Generator, dtype
         generator: its device is the block's.
         dtype: of the weights.
     """
-    if size < 1:
-        raise ValueError(f"expected a block size >= 1, got {size}")
+    if num_nodes < 2:
+        raise ValueError(f"expected at least 2 nodes, got {num_nodes}")
+    if size < 2:
+        raise ValueError(f"expected a block size >= 2, got {size}")
     number = _sample(num_pairs(num_nodes), size, generator)
     flip = torch.zeros(number.numel(), dtype=dtype, device=number.device)
     return Block(number, Pairs.from_number(number, num_nodes), flip)
 
 
 def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
-    """Keep the flipped pairs, at most half of ``size``, largest first, and draw the others anew."""
+    """Keep the flipped pairs, at most half of ``size``, largest first, and draw the others anew; all pairs if no more exist."""
+    if size < 2:
+        raise ValueError(f"expected a block size >= 2, got {size}")
     kept = block.flip.nonzero().squeeze(1)
-    if kept.numel() > size // 2:
+    total = num_pairs(block.pairs.num_nodes)
+    if kept.numel() > size // 2 and size < total:
         kept = kept[block.flip[kept].topk(size // 2).indices.sort().values]
     number, flip = block.number[kept], block.flip[kept]
     num_nodes = block.pairs.num_nodes
-    fresh = _sample(num_pairs(num_nodes), size - number.numel(), generator)
+    # Some of those drawn will be among the kept ones, so a few more are drawn.
+    wanted = size if size >= total else round((size - number.numel()) * total / (total - number.numel()))
+    fresh = _sample(total, wanted, generator)
     merged, place = dispatch.merge(number, fresh)
     weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, place, flip)
     return Block(merged, Pairs.from_number(merged, num_nodes), weights)
@@ -72,16 +79,22 @@ def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:
     if size < 1:
         return torch.empty(0, dtype=torch.long, device=device)
     share = size / total
+    # Single precision has 24 bits, too few for gaps of very many pairs.
+    dtype = torch.float32 if share > 1e-4 else torch.float64
     # Enough gaps to pass the end but for one chance in many billions; if not, more follow.
-    count = size + 8 * math.isqrt(size) + 64
+    count = _gaps(size)
     found: list[Tensor] = []
     last = -1
     while True:
         # A gap between successes is geometric: one more than an exponential time, rounded down.
-        time = torch.rand(count, device=device, generator=generator).neg_().log1p_()
+        time = torch.rand(count, device=device, generator=generator, dtype=dtype).neg_().log1p_()
         numbers = time.div_(math.log1p(-share)).long().add_(1).cumsum(0).add_(last)
         inside = int((numbers < total).sum())
         found.append(numbers[:inside])
         if inside < count:
             return torch.cat(found) if len(found) > 1 else found[0]
         last = int(numbers[-1])
+
+
+def _gaps(size: int) -> int:
+    return size + 8 * math.isqrt(size) + 64

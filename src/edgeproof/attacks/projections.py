@@ -15,6 +15,9 @@ _FANOUT = 64
 # Passes over all values that narrow down the threshold. On a GPU they leave nothing to do: 63^-5 of the largest value is far
 # below its rounding. On a CPU a few of them leave little to sort.
 _PASSES = {"cpu": 8, "cuda": 5}
+_SEARCHED = {"cuda"}
+# Beyond this, single precision leaves too few digits behind the point.
+_LARGE = 1024.0
 
 
 def project_global(p: Tensor, budget: float) -> Tensor:
@@ -38,15 +41,26 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     """
     if not budget >= 0:
         raise ValueError(f"expected a budget >= 0, got {budget}")
+    if not p.is_floating_point():
+        raise ValueError(f"expected floating-point values, got {p.dtype}")
     if not p.numel():
         return p.clone()
-    return (p - _threshold(p.detach(), float(budget))).clamp_(0, 1)
+    largest = p.detach().amax()
+    if not bool(largest < torch.inf):
+        raise ValueError(f"expected finite values, got {float(largest)}")
+    threshold = _threshold(p.detach(), float(budget), largest)
+    if float(largest) > _LARGE:
+        return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
+    # Rounded up, so that the sum stays within the budget.
+    rounded = threshold.to(p.dtype)
+    rounded = torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+    return (p - rounded).clamp_(0, 1)
 
 
-def _threshold(p: Tensor, budget: float) -> Tensor:
-    """The smallest shift >= 0 after which the clipped values sum to at most the budget."""
-    low, high = p.new_zeros(1, dtype=torch.float64), p.amax().clamp(min=0).double().view(1)
-    if p.device.type == "cuda":
+def _threshold(p: Tensor, budget: float, largest: Tensor) -> Tensor:
+    """The smallest shift >= 0 after which the clipped values sum to at most the budget, in double precision."""
+    low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
+    if p.device.type in _SEARCHED:
         thresholds = low + (high - low) * _steps(p.device)
         for _ in range(_PASSES["cuda"]):
             thresholds, ends = dispatch.narrow(p, thresholds, budget)
@@ -55,7 +69,7 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
         for done in range(_PASSES["cpu"]):
             if done == _PASSES["cpu"] // 2:
                 # What lies below the threshold adds nothing; by now that is nearly everything.
-                p = p[p > low]
+                p = p[p > low.to(p.dtype)]
             middle = ((low + high) / 2).to(p.dtype)
             enough = (p - middle).clamp_(0, 1).sum(dtype=torch.float64) <= budget
             low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
@@ -69,7 +83,7 @@ def _threshold(p: Tensor, budget: float) -> Tensor:
         most, least = spent(low), spent(high)
     # No kink lies between the two, so the sum is linear there.
     share = ((most - budget) / (most - least).clamp(min=torch.finfo(torch.float64).tiny)).clamp(0, 1)
-    return torch.where(most <= budget, low, low + share * (high - low)).to(p.dtype)
+    return torch.where(most <= budget, low, low + share * (high - low))
 
 
 @lru_cache

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof._modes import evaluating
 from edgeproof.graph import check_data
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency
@@ -29,11 +30,6 @@ def predict(model: nn.Module, data: Data) -> Tensor:
     torch.Size([2, 2])
     """
     check_data(data, labels=False)
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            logits: Tensor = model(data.x, graph_of(model, data))
-    finally:
-        model.train(training)
+    with evaluating(model), torch.no_grad():
+        logits: Tensor = model(data.x, graph_of(model, data))
     return logits

@@ -147,7 +147,9 @@ class Adjacency:
     def with_self_loops(self) -> Adjacency:
         """:math:`A + I`."""
         weight = self.weight.index_add(0, self.pattern.diagonal, self.weight.new_ones(self.num_nodes))
-        return self.with_weight(weight, symmetric=self.symmetric, rule=self.rule)
+        return self.with_weight(
+            weight, symmetric=self.symmetric, rule=self.rule if isinstance(self.rule, Plain) else None
+        )
 
     @property
     def degree(self) -> Tensor:

@@ -8,8 +8,7 @@ and was blamed for (:mod:`~edgeproof.propagation.pair_scores`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -20,10 +19,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
+from edgeproof._modes import evaluating
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
+from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, contained, num_pairs
 from edgeproof.propagation.propagate import Tape
@@ -81,6 +82,7 @@ class EdgeGradient:
             pairs = Pairs(pairs.amin(dim=0), pairs.amax(dim=0), self.engine.num_nodes)
             ascending = False
         else:
+            self.engine._check_same_graph(pairs)
             ascending = True
         if self.path == "autograd":
             return self.engine.differentiate_in_graph(self.flips, pairs)
@@ -97,8 +99,10 @@ class EdgeGradient:
             among: nodes that both ends must belong to; all by default.
             exclude: pairs that do not count, shape ``[2, e]``.
         """
-        if k < 1:
-            raise ValueError(f"expected k >= 1, got {k}")
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"expected k to be a whole number >= 1, got {k!r}")
+        if not bool(self.loss.isfinite()):
+            raise ValueError(f"expected a finite loss to search by, got {float(self.loss)}")
         nodes = torch.arange(self.engine.num_nodes, device=self.logits.device)
         if among is not None:
             check_nodes(among, self.engine.data, what="among")
@@ -158,20 +162,31 @@ class EdgeGradientEngine:
         path: str | None = None,
         backend: str | None = None,
     ) -> None:
+        if not isinstance(model, nn.Module) or not callable(loss):
+            raise TypeError(f"expected a torch module and a loss function, got {type(model).__name__} and {loss!r}")
         check_data(data, labels=labels is None)
         check_nodes(nodes, data)
+        dispatch.check_name(backend)
         if path not in (None, "propagate", "autograd"):
             raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")
         self.model, self.data, self.nodes, self.loss, self.backend = model, data, nodes, loss, backend
         self.labels = data.y[nodes] if labels is None else labels
-        if self.labels.shape != nodes.shape:
-            raise ValueError(f"expected one label per node, shape {list(nodes.shape)}, got {list(self.labels.shape)}")
+        if not isinstance(self.labels, Tensor) or self.labels.dtype != torch.long or self.labels.shape != nodes.shape:
+            raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {self.labels!r}")
+        types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()} | {data.x.dtype}
+        if len(types) > 1:
+            raise ValueError(f"expected model and features of one type, got {', '.join(sorted(map(str, types)))}")
+        width = getattr(model, "in_channels", data.x.size(1))
+        if isinstance(width, int) and isinstance(model, Diffusing) and width != data.x.size(1):
+            raise ValueError(f"expected features x of shape [nodes, {width}], got {list(data.x.shape)}")
         self.num_nodes = int(data.x.size(0))
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
         self._captured: CapturedRun | None = None
         self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.path = path or ("propagate" if _propagates(model, data) else "autograd")
+        if self.path == "autograd":
+            self._check_weights()
 
     @cached_property
     def edge_key(self) -> Tensor:
@@ -183,7 +198,7 @@ class EdgeGradientEngine:
     @cached_property
     def _encoded(self) -> Tensor:
         assert isinstance(self.model, Diffusing)
-        with _evaluating(self.model), torch.no_grad():
+        with evaluating(self.model), torch.no_grad():
             return self.model.encode(self.data.x)
 
     def __call__(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> EdgeGradient:
@@ -230,26 +245,61 @@ class EdgeGradientEngine:
         (u, v), flip = flips
         flip_key = torch.minimum(u, v) * n + torch.maximum(u, v)
         joined, place = torch.cat([flip_key, key]).unique(return_inverse=True)
-        weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
-        loss, _ = self._run_in_graph(torch.stack([joined // n, joined % n]), weight)
-        (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
+        # Whatever mode the caller is in, this needs a gradient.
+        with torch.inference_mode(False), torch.enable_grad():
+            weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
+            loss, _ = self._run_in_graph(torch.stack([joined // n, joined % n]), weight)
+            (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
         if gradient is None:
             gradient = torch.zeros_like(weight)
         return gradient[place[flip.numel() :]]
 
     def _flips(self, pairs: Tensor | Pairs | None, flip: Tensor | None) -> tuple[Tensor, Tensor]:
         like = self.adjacency.weight
-        if pairs is None:
+        if pairs is None and flip is None:
             return self.data.edge_index.new_empty(2, 0), like.new_empty(0)
-        if flip is None:
-            raise ValueError("expected the weight of each flip, got none")
+        if pairs is None or flip is None:
+            raise ValueError("expected pairs and the weight of each flip, got only one of the two")
         flip = flip.detach().to(like.dtype)
         if isinstance(pairs, Pairs):
+            self._check_same_graph(pairs)
+            if flip.shape != (len(pairs),):
+                raise ValueError(f"expected {len(pairs)} weights, got shape {list(flip.shape)}")
             return pairs.both, flip
         ordered = Pairs.of(pairs, self.num_nodes)
         if flip.shape != (len(ordered),) or not bool(((flip >= 0) & (flip <= 1)).all()):
             raise ValueError(f"expected {len(ordered)} weights between 0 and 1, got {flip}")
         return pairs, flip
+
+    def _check_weights(self) -> None:
+        """Raise unless an edge of weight 0 is no edge to the model, on some pairs: all of this path rests on it."""
+        if self.num_nodes < 2:
+            return
+        pairs = _some_pairs(self.data)
+        nothing, whole = self.adjacency.weight.new_zeros(len(pairs)), self.adjacency.weight.new_ones(len(pairs))
+        edges = self.edge_key[:8]
+        with torch.no_grad():
+            _, clean = self._run_in_graph(*self._flips(None, None))
+            _, idle = self._run_in_graph(pairs.both, nothing)
+            _, removed = self._run_in_graph(
+                torch.stack([edges // self.num_nodes, edges % self.num_nodes]), whole[: len(edges)]
+            )
+            row, col = self.data.edge_index
+            kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
+            with evaluating(self.model):
+                without = self.model(
+                    self.data.x, self.data.edge_index[:, kept], self.adjacency.weight.new_ones(int(kept.sum()))
+                )
+        for one, other in ((clean, idle), (removed, without)):
+            if not bool((one - other).abs().max() <= _AGREE[one.dtype] * other.abs().max() + 1e-12):
+                raise ValueError(
+                    f"{type(self.model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
+                    "a flip does: it may ignore edge_weight, or keep what it computed from an earlier graph"
+                )
+
+    def _check_same_graph(self, pairs: Pairs) -> None:
+        if pairs.num_nodes != self.num_nodes:
+            raise ValueError(f"expected pairs of a graph of {self.num_nodes} nodes, got {pairs.num_nodes}")
 
     def _run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """On the tape; on a GPU a small graph is recorded after a few runs, where the model allows it."""
@@ -259,6 +309,8 @@ class EdgeGradientEngine:
         if self._captured is None or flip.numel() > self._captured.capacity:
             try:
                 self._captured = CapturedRun(self._run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError:
                 # Something in the model needs the host, as GAT's attention does.
                 self._capturable = False
@@ -268,10 +320,11 @@ class EdgeGradientEngine:
     def _run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         assert isinstance(self.model, Diffusing)
         adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip)
-        with _evaluating(self.model), torch.enable_grad(), Tape() as tape:
-            logits = self.model.diffuse(self._encoded, adjacency)
-            loss = self.loss(logits[self.nodes], self.labels)
-        tape.differentiate(loss)
+        with dispatch.using(self.backend), torch.enable_grad():
+            with evaluating(self.model), Tape() as tape:
+                logits = self.model.diffuse(self._encoded, adjacency)
+                loss = self.loss(logits[self.nodes], self.labels)
+            tape.differentiate(loss)
         return loss.detach(), logits.detach(), assemble(tape.calls)
 
     def _run_in_graph(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
@@ -287,7 +340,7 @@ class EdgeGradientEngine:
             known = ordered[place] == both[0] * self.num_nodes + both[1]
         weight = flip.new_ones(key.numel()).index_put((order[place[known]],), 1 - flips[known])
         edges = torch.cat([edge_index, both[:, ~known]], dim=1)
-        with _evaluating(self.model):
+        with evaluating(self.model), dispatch.using(self.backend):
             logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
         return self.loss(logits[self.nodes], self.labels), logits
 
@@ -306,41 +359,38 @@ def _propagates(model: nn.Module, data: Data) -> bool:
         return False
     if model in _VERIFIED:
         return True
-    generator = torch.Generator().manual_seed(0)
     nodes = torch.arange(data.x.size(0), device=data.x.device)
-    number = torch.randint(0, max(num_pairs(nodes.numel()), 1), (64,), generator=generator).unique().to(nodes.device)
-    if nodes.numel() > 1:
-        pairs = Pairs.from_number(number, nodes.numel())
-        flips = pairs[number % 8 == 0]
-        weight = data.x.new_full((len(flips),), 0.5)
-        asked = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
-        # All logits of all nodes count, so that nothing hides behind the targets or the loss at hand.
-        try:
-            fast, slow = (
-                EdgeGradientEngine(model, data, nodes, labels=nodes, loss=_waves, path=path)(flips, weight).at(asked)
-                for path in ("propagate", "autograd")
-            )
-        except UnknownRuleError:
+    if nodes.numel() < 2:
+        return True
+    pairs = _some_pairs(data)
+    flips = pairs[torch.arange(0, len(pairs), 8, device=nodes.device)]
+    weight = data.x.new_full((len(flips),), 0.5)
+    asked = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
+    # All logits of all nodes count, so that nothing hides behind the targets or the loss at hand.
+    try:
+        fast, slow = (
+            EdgeGradientEngine(model, data, nodes, labels=nodes, loss=_waves, path=path)(flips, weight)
+            for path in ("propagate", "autograd")
+        )
+        pairs_of_results = ((fast.logits, slow.logits), (fast.at(asked), slow.at(asked)))
+    except UnknownRuleError:
+        return False
+    for mine, expected in pairs_of_results:
+        if not bool((mine - expected).abs().max() <= _AGREE[mine.dtype] * expected.abs().max() + 1e-12):
             return False
-        if not bool((fast - slow).abs().max() <= _AGREE[fast.dtype] * slow.abs().max() + 1e-12):
-            return False
-    _VERIFIED.add(model)
+    # A gradient of zero everywhere shows nothing: such a model is looked at again next time.
+    if bool(pairs_of_results[1][1].any()):
+        _VERIFIED.add(model)
     return True
+
+
+def _some_pairs(data: Data) -> Pairs:
+    """Up to 64 pairs of nodes, always the same ones."""
+    number = torch.randint(0, num_pairs(data.x.size(0)), (64,), generator=torch.Generator().manual_seed(0))
+    return Pairs.from_number(number.unique().to(data.x.device), data.x.size(0))
 
 
 def _waves(logits: Tensor, _: Tensor) -> Tensor:
     """A loss that listens to every logit of every node, to each in its own way."""
     weight = torch.arange(logits.numel(), device=logits.device, dtype=logits.dtype).cos().view_as(logits)
     return (weight * logits).sum()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    training = model.training
-    if training:
-        model.eval()
-    try:
-        yield
-    finally:
-        if training:
-            model.train()

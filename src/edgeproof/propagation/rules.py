@@ -22,6 +22,9 @@ class Plain:
 class Normalized:
     r"""Symmetric normalisation: :math:`\hat A_{uv} = s_u w_{uv} s_v`, :math:`s = d^{-1/2}`, :math:`d = w \mathbf 1`.
 
+    At a node of degree 0 the derivative does not exist: :math:`\hat A_{uv}` grows with the root of the first edge's weight.
+    The gradient is then that of the other end's degree alone, which is also what autograd gives here.
+
     Args:
         scale: :math:`s`, 0 for a node of degree 0.
     """

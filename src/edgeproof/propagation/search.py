@@ -23,6 +23,9 @@ _BLOCK = 1 << 20
 _FEW_PAIRS = 1 << 22
 # Pairs from whose scores the threshold of a larger search comes.
 _SAMPLE = 1 << 22
+# Thresholds tried, and keys held at once, before the search goes tile by tile.
+_TRIES = 3
+_MOST_KEYS = 1 << 26
 
 
 def search(gradient: EdgeGradient, running: Running, nodes: Tensor, excluded: Tensor) -> None:
@@ -60,7 +63,7 @@ def _search_tiles(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
     place = torch.full((n,), -1, device=nodes.device)
     place[nodes] = torch.arange(m, device=nodes.device)
     edges, barred = (_renumbered(key, place, n) for key in (gradient.engine.edge_key, excluded))
-    size = max(1, _TILE[gradient.logits.device.type] // m)
+    size = max(1, _TILE.get(gradient.logits.device.type, 1 << 22) // m)
     for start in range(0, m, size):
         rows, cols = nodes[start : start + size], nodes[start:]
         terms = [score.tile(rows, cols) for score in gradient.scores]
@@ -88,14 +91,18 @@ def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
     generator = torch.Generator(nodes.device).manual_seed(0)
     number = torch.randint(0, num_pairs(m), (_SAMPLE,), device=nodes.device, generator=generator)
     sampled = local.at(Pairs.from_number(number.sort().values, m), backend)
-    rank = max(32, math.ceil(2 * running.k * _SAMPLE / num_pairs(m)))
-    capacity = max(1 << 23, 8 * rank * num_pairs(m) // _SAMPLE)
-    while rank <= _SAMPLE:
-        threshold = sampled.topk(rank).values[-1:]
-        key, count = dispatch.pairs_above(local.b, local.h, local.node, threshold, capacity, backend=backend)
-        if count > capacity:
-            capacity = count
-            continue
+    # A tile adds up in another order than `at`: what rounding could hide below the threshold is looked at, too.
+    largest = 2 * (local.b.norm(dim=1).max() * local.h.norm(dim=1).max() + local.node.abs().max())
+    slack = 16 * torch.finfo(sampled.dtype).eps * largest
+    rank = max(32, math.ceil(2 * running.k * sampled.numel() / num_pairs(m)))
+    capacity = min(_MOST_KEYS, max(1 << 20, 8 * rank * num_pairs(m) // sampled.numel()))
+    for _ in range(_TRIES):
+        threshold = sampled.topk(min(rank, sampled.numel())).values[-1:]
+        key, count = dispatch.pairs_above(local.b, local.h, local.node, threshold - slack, capacity, backend=backend)
+        if capacity < count <= _MOST_KEYS:
+            key, count = dispatch.pairs_above(local.b, local.h, local.node, threshold - slack, count, backend=backend)
+        if count > _MOST_KEYS:
+            break
         pairs = Pairs.from_key(key.sort().values, m)
         pairs = Pairs(nodes[pairs.u], nodes[pairs.v], n)
         pairs = pairs[~contained(pairs.key, barred)]
@@ -104,10 +111,10 @@ def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
         if above >= running.k:
             running.offer(scores, pairs.key)
             return
-        rank *= 4
-    # Nearly all pairs are asked for.
+        rank *= 8
+    # Very many pairs have the same gradient, or nearly all are asked for: no threshold tells few from many.
     running.clear()
-    _search_blocks(gradient, running, nodes, excluded)
+    _search_tiles(gradient, running, nodes, excluded)
 
 
 def _renumbered(key: Tensor, place: Tensor, num_nodes: int) -> Tensor:

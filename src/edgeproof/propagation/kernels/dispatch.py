@@ -7,7 +7,9 @@ The first backend without a reason against the inputs at hand serves them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from torch import Tensor
@@ -45,10 +47,30 @@ class Backend(Protocol):
 BACKENDS: tuple[Backend, ...] = (triton_gpu, numba_cpu, reference)
 
 
+_forced: ContextVar[str | None] = ContextVar("forced", default=None)
+
+
+@contextmanager
+def using(backend: str | None) -> Iterator[None]:
+    """Within this block, the backend named serves every call that names none itself."""
+    token = _forced.set(backend or _forced.get())
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def check_name(backend: str | None) -> None:
+    """Raise unless there is a backend of that name."""
+    if backend is not None:
+        look_up("backend", backend, {candidate.name: candidate for candidate in BACKENDS})
+
+
 def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
-    """The backend for these inputs: the one named, or else the first that can."""
-    by_name = {candidate.name: candidate for candidate in BACKENDS}
-    candidates = BACKENDS if backend is None else (look_up("backend", backend, by_name),)
+    """The backend for these inputs: the one named, here or by :func:`using`, or else the first that can."""
+    backend = backend or _forced.get()
+    check_name(backend)
+    candidates = [candidate for candidate in BACKENDS if backend in (None, candidate.name)]
     refusals = []
     for candidate in candidates:
         reasons = candidate.not_supported_reasons(tensors)

@@ -39,30 +39,24 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
-    if left.numel() * a.size(1) < _SMALL:
-        return reference.gathered_dot(a, b, left, right)
     out = a.new_empty(left.numel())
-    _set_threads()
+    _set_threads(left.numel() * a.size(1))
     _gathered_dot(_array(a), _array(b), _array(left), _array(right), _array(out))
     return out
 
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
-    if u.numel() * b.size(1) < _SMALL:
-        return reference.pair_scores(b, h, node, u, v)
     out = b.new_empty(u.numel())
-    _set_threads()
+    _set_threads(u.numel() * b.size(1))
     _pair_scores(_array(b), _array(h), _array(node), _array(u), _array(v), _array(out))
     return out
 
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
-    if number.numel() < _SMALL:
-        return reference.unrank_pairs(number, num_nodes)
     u, v = torch.empty_like(number), torch.empty_like(number)
-    _set_threads()
+    _set_threads(number.numel())
     _unrank_pairs(_array(number), num_nodes, _array(u), _array(v))
     return u, v
 
@@ -145,6 +139,10 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-def _set_threads() -> None:
-    """As many threads as torch may use: a process that torch was told to keep small stays small."""
-    numba.set_num_threads(min(torch.get_num_threads(), _MOST_THREADS))
+def _set_threads(work: int) -> None:
+    """As many threads as torch may use, so that a process told to stay small does; one where more would not have woken up.
+
+    The arithmetic of a pair is the same however many pairs and threads there are, and so is its rounding.
+    """
+    threads = 1 if work < _SMALL else torch.get_num_threads()
+    numba.set_num_threads(min(threads, _MOST_THREADS))
