@@ -23,3 +23,10 @@ def test_block_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_there_are_blocks() -> None:
     assert len(BLOCKS) >= 3
+
+
+def test_the_readme_shows_the_table_of_the_page() -> None:
+    page = (ROOT / "docs" / "clean-accuracy.md").read_text(encoding="utf-8")
+    table = [line for line in page.splitlines() if line.startswith("|")]
+    assert len(table) == 19
+    assert "\n".join(table) in (ROOT / "README.md").read_text(encoding="utf-8")
