@@ -175,8 +175,8 @@ paper's settings (the library's defaults). Made on the machine named at the end 
 
 which trains what is not yet in `results/clean_accuracy` (`--force`: everything); `make clean-accuracy` does the same on a
 CPU and writes this page. One JSON file per model holds all settings. A GPU and a CPU round differently, and with so few
-validation nodes early stopping turns that into other models: single seeds were seen to move by up to 7 points between the
-two, means over seeds by 2 or less. The paper's figures are in `results/paper/clean_accuracy.csv`.
+validation nodes early stopping turns that into other models: expect single seeds to differ by several points between
+machines, and means over three seeds by a few. The paper's figures are in `results/paper/clean_accuracy.csv`.
 
 | dataset | model | paper | ours, strict | gap | within | ours, as released |
 |---|---|---|---|---|---|---|
