@@ -196,13 +196,15 @@ def bandwidth(device: torch.device) -> float:
     return best
 
 
-def floor_ms(engine: EdgeGradientEngine, block_size: int, gbps: float) -> float:
-    """Milliseconds to move what a step must move once: factors of every node, messages of every edge, the block."""
-    gradient = engine()
-    channels = sum(score.b.size(1) for score in gradient.scores)
+def floor_ms(engine: EdgeGradientEngine, block_size: int, K: int, gbps: float) -> float:
+    """Milliseconds to move once what a step must move.
+
+    What every node said, heard and was blamed for in each of K propagations, written and read; column and weight of every
+    entry in each of K forward and K backward products; number, ends, weight, score and new weight of every pair of the block.
+    """
+    channels = sum(score.b.size(1) for score in engine().scores)
     nodes, entries = engine.num_nodes, engine.adjacency.pattern.col.numel()
-    bytes_moved = 4 * 4 * nodes * channels + 2 * entries * (12 * channels / 10 + 12) + block_size * (8 + 16 + 12)
-    return bytes_moved / gbps / 1e6
+    return (16 * nodes * channels + 2 * K * 12 * entries + 36 * block_size) / gbps / 1e6
 
 
 def citeseer(device: torch.device) -> Data:
@@ -390,7 +392,7 @@ def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu
         nodes, budget = targets(data)
         ours = Ours(model, data, nodes, budget, sizes["block"])
         found = measure(ours.step, place, 10, warmup=5)
-        least = floor_ms(ours.engine, sizes["block"], gbps)
+        least = floor_ms(ours.engine, sizes["block"], sizes["K"], gbps)
         rows.append({**sizes, "ours": found, "floor_ms": least, "gbps": gbps})
         table.add_row(
             *(f"{sizes[key]:,}" for key in base), f"{found['ms']:.2f}", f"{found['gib']:.2f}", f"{least:.2f}"

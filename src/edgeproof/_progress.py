@@ -20,7 +20,8 @@ def progress_bar(description: str, total: int, *, show: bool) -> Iterator[Advanc
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        # Narrow enough for everything beside it to fit on a line of 80.
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),

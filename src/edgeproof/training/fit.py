@@ -182,9 +182,9 @@ def _record(epoch: int, measured: list[Tensor]) -> Epoch:
 
 
 def _describe(record: Epoch) -> str:
-    text = f"loss {record.train_loss:.3f}, accuracy {record.train_accuracy:.1%}"
+    text = f"loss {record.train_loss:.2f} ({record.train_accuracy:.0%})"
     if record.val_accuracy is not None:
-        text += f", validation {record.val_loss:.3f}, {record.val_accuracy:.1%}"
+        text += f", val {record.val_loss:.2f} ({record.val_accuracy:.0%})"
     return text
 
 
