@@ -2,11 +2,13 @@
 
 from edgeproof import attacks, datasets, evaluation, losses, models, propagation, splits
 from edgeproof._version import __version__
+from edgeproof.budget import Budget
 from edgeproof.graph import check_data, num_classes
 from edgeproof.serialization import load, save
 from edgeproof.training import train
 
 __all__ = [
+    "Budget",
     "__version__",
     "attacks",
     "check_data",

@@ -6,6 +6,8 @@ edge in ``edge_index``, and class labels ``y``. Nothing is repaired here: what d
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -74,6 +76,33 @@ def num_classes(data: Data) -> int:
 def num_edges(data: Data) -> int:
     """Number of undirected edges: every pair counts once."""
     return int(data.edge_index.size(1)) // 2
+
+
+def flip_pairs(data: Data, flips: Tensor) -> Data:
+    """The graph with pairs flipped: those that are edges removed, the others added. Everything about nodes is kept.
+
+    Args:
+        data: an undirected graph.
+        flips: distinct pairs, shape ``[2, flips]``, each in one direction.
+
+    >>> data = Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    >>> flip_pairs(data, torch.tensor([[0, 1], [1, 2]])).edge_index
+    tensor([[1, 2],
+            [2, 1]])
+    """
+    num_nodes = data.x.size(0)
+    both = torch.cat([flips, flips.flip(0)], dim=1)
+    key = torch.cat([data.edge_index, both], dim=1)
+    # What appears twice was an edge and is flipped.
+    key, count = (key[0] * num_nodes + key[1]).unique(return_counts=True)
+    key = key[count == 1]
+    flipped = copy(data)
+    flipped.edge_index = torch.stack([key // num_nodes, key % num_nodes])
+    for weight in ("edge_weight", "edge_attr"):
+        # All ones, as every graph here; left out, for there are other edges now.
+        if weight in flipped:
+            del flipped[weight]
+    return flipped
 
 
 def _check_features(x: object) -> int:

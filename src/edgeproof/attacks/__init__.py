@@ -1,6 +1,32 @@
-"""Structure attacks: so far the pieces that their steps are made of."""
+"""Structure attacks: which edges to change, within a budget, so that a model errs most."""
 
+from edgeproof.attacks.base import Attack, AttackResult
 from edgeproof.attacks.blocks import Block, resample, sample_block
-from edgeproof.attacks.projections import project_global
+from edgeproof.attacks.dice import DICE, RandomFlips
+from edgeproof.attacks.fgsm import FGSM
+from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.attacks.lrbcd import LRBCD
+from edgeproof.attacks.pgd import PGD
+from edgeproof.attacks.prbcd import PRBCD
+from edgeproof.attacks.projections import discretize, project_global, project_local
+from edgeproof.attacks.registry import available, build
 
-__all__ = ["Block", "project_global", "resample", "sample_block"]
+__all__ = [
+    "DICE",
+    "FGSM",
+    "LRBCD",
+    "PGD",
+    "PRBCD",
+    "Attack",
+    "AttackResult",
+    "Block",
+    "GreedyRBCD",
+    "RandomFlips",
+    "available",
+    "build",
+    "discretize",
+    "project_global",
+    "project_local",
+    "resample",
+    "sample_block",
+]

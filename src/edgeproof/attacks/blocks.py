@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,14 +17,16 @@ class Block:
     """Pairs and how far each of them is flipped.
 
     Args:
-        number: the pairs' numbers, ascending, shape ``[b]``.
+        number: the pairs' numbers, ascending, shape ``[b]``; among ``nodes`` where these are given.
         pairs: the pairs themselves.
         flip: between 0 and 1, shape ``[b]``.
+        nodes: the nodes that pairs are drawn from, ascending; all of the graph's by default.
     """
 
     number: Tensor
     pairs: Pairs
     flip: Tensor
+    nodes: Tensor | None = None
 
     @property
     def flipped(self) -> tuple[Pairs, Tensor]:
@@ -32,8 +34,24 @@ class Block:
         chosen = self.flip.nonzero().squeeze(1)
         return self.pairs[chosen], self.flip[chosen]
 
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes pairs are drawn from."""
+        return self.pairs.num_nodes if self.nodes is None else self.nodes.numel()
 
-def sample_block(num_nodes: int, size: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Block:
+    def with_flip(self, flip: Tensor) -> Block:
+        """The same pairs with other weights."""
+        return replace(self, flip=flip)
+
+
+def sample_block(
+    num_nodes: int,
+    size: int,
+    *,
+    generator: torch.Generator,
+    nodes: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Block:
     """A block of about ``size`` pairs, all of weight 0; every pair is in it with the same probability, independently.
 
     The numbers come out sorted and distinct: the gaps between them are drawn, not the numbers.
@@ -42,33 +60,65 @@ def sample_block(num_nodes: int, size: int, *, generator: torch.Generator, dtype
         num_nodes: nodes of the graph.
         size: expected number of pairs; all pairs if there are no more.
         generator: its device is the block's.
+        nodes: draw pairs of these only, ascending; of all by default.
         dtype: of the weights.
     """
-    if num_nodes < 2:
-        raise ValueError(f"expected at least 2 nodes, got {num_nodes}")
+    among = num_nodes if nodes is None else nodes.numel()
+    if among < 2:
+        raise ValueError(f"expected at least 2 nodes, got {among}")
     if size < 2:
         raise ValueError(f"expected a block size >= 2, got {size}")
-    number = _sample(num_pairs(num_nodes), size, generator)
+    number = _sample(num_pairs(among), size, generator)
     flip = torch.zeros(number.numel(), dtype=dtype, device=number.device)
-    return Block(number, Pairs.from_number(number, num_nodes), flip)
+    return Block(number, _pairs(number, num_nodes, nodes), flip, nodes)
 
 
 def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     """Keep the flipped pairs, at most half of ``size``, largest first, and draw the others anew; all pairs if no more exist."""
     if size < 2:
         raise ValueError(f"expected a block size >= 2, got {size}")
+    total = num_pairs(block.num_nodes)
+    if size >= total and block.number.numel() == total:
+        # Every pair is there already.
+        return block
     kept = block.flip.nonzero().squeeze(1)
-    total = num_pairs(block.pairs.num_nodes)
     if kept.numel() > size // 2 and size < total:
         kept = kept[block.flip[kept].topk(size // 2).indices.sort().values]
     number, flip = block.number[kept], block.flip[kept]
-    num_nodes = block.pairs.num_nodes
     # Some of those drawn will be among the kept ones, so a few more are drawn.
     wanted = size if size >= total else round((size - number.numel()) * total / (total - number.numel()))
     fresh = _sample(total, wanted, generator)
     merged, place = dispatch.merge(number, fresh)
     weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, place, flip)
-    return Block(merged, Pairs.from_number(merged, num_nodes), weights)
+    return Block(merged, _pairs(merged, block.pairs.num_nodes, block.nodes), weights, block.nodes)
+
+
+def sample_touching(nodes: Tensor, num_nodes: int, size: int, *, generator: torch.Generator) -> Tensor:
+    """About ``size`` distinct pairs with at least one end among ``nodes``, each with the same probability.
+
+    Args:
+        nodes: distinct node ids.
+        num_nodes: nodes of the graph.
+        size: expected number of pairs; all of them if there are no more.
+        generator: its device is the pairs'.
+
+    Returns:
+        The pairs, shape ``[2, pairs]``, the smaller end first, in no order.
+    """
+    chosen = torch.zeros(num_nodes, dtype=torch.bool, device=nodes.device).index_fill_(0, nodes, True)
+    # A number for every end among the nodes and every other node; where both ends are among them, one of the two counts.
+    number = _sample(nodes.numel() * num_nodes, 2 * size, generator)
+    one, other = nodes[number // num_nodes], number % num_nodes
+    good = (one != other) & ~(chosen[other] & (other < one))
+    pairs = torch.stack([torch.minimum(one, other), torch.maximum(one, other)])[:, good]
+    return pairs[:, torch.randperm(pairs.size(1), generator=generator, device=pairs.device)]
+
+
+def _pairs(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
+    if nodes is None:
+        return Pairs.from_number(number, num_nodes)
+    among = Pairs.from_number(number, nodes.numel())
+    return Pairs(nodes[among.u], nodes[among.v], num_nodes)
 
 
 def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:

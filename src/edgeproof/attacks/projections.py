@@ -8,7 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from edgeproof.budget import Budget
 from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.pairs import Pairs
 
 # Thresholds examined at once.
 _FANOUT = 64
@@ -16,6 +18,10 @@ _FANOUT = 64
 # below its rounding. On a CPU a few of them leave little to sort.
 _PASSES = {"cpu": 8, "cuda": 5}
 _SEARCHED = {"cuda"}
+# Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
+_STEPS_PER_UNIT = 1 << 36
+# Largest values that the greedy choice looks at first; on most steps they use up the budget.
+_LOOKED_AT_FIRST = 4096
 # Beyond this, single precision leaves too few digits behind the point.
 _LARGE = 1024.0
 
@@ -55,6 +61,96 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     rounded = threshold.to(p.dtype)
     rounded = torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
     return (p - rounded).clamp_(0, 1)
+
+
+def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
+    r"""A point with bounded sums in all and at each node, close to ``p``: the paper's Algorithm 1.
+
+    A greedy heuristic for the knapsack
+
+    .. math::
+        \max_{S \subseteq \text{pairs}} \sum_{(u,v) \in S} \hat p_{uv} \quad\text{s.t.}\quad
+        \sum_{(u,v) \in S} \hat p_{uv} \le \Delta, \quad \sum_{v : (u,v) \in S} \hat p_{uv} \le \Delta^{(l)}_u
+        \;\text{ for all } u, \quad \hat p = \min(\max(p, 0), 1),
+
+    which keeps :math:`\hat p_{uv}` whole or sets it to 0. Pairs are visited in descending order of :math:`p`, equal ones in
+    their own order. The first pair that does not fit into what is left of :math:`\Delta` ends it. Time
+    :math:`O(b \log b)`. Values are counted in steps of :math:`2^{-36}`, rounded up.
+
+    Args:
+        p: any finite values, shape ``[b]``.
+        pairs: which pair each belongs to, as :class:`~edgeproof.propagation.pairs.Pairs` or shape ``[2, b]``.
+        budget: without a local part only the total counts.
+
+    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> project_local(torch.tensor([1.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 1])))
+    tensor([1.0000, 0.0000, 0.4000])
+    """
+    chosen = _greedy(p, pairs, budget, whole=False)
+    return torch.zeros_like(p).index_copy_(0, chosen, p[chosen].clamp_(0, 1))
+
+
+def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
+    r"""Whole flips from relaxed ones: positions of up to :math:`\Delta` pairs, those of largest ``p > 0`` that fit.
+
+    Greedy, as :func:`project_local`, but every pair counts 1. Without local budgets it is exact: the :math:`\Delta` largest.
+
+    Returns:
+        Positions in ``p``, ascending.
+
+    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> discretize(torch.tensor([0.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 2])))
+    tensor([1, 2])
+    """
+    return _greedy(p, pairs, budget, whole=True).sort().values
+
+
+def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) -> Tensor:
+    """Positions that Algorithm 1 takes, largest first."""
+    if not p.is_floating_point():
+        raise ValueError(f"expected floating-point values, got {p.dtype}")
+    u, v = (pairs.u, pairs.v) if isinstance(pairs, Pairs) else pairs
+    if p.shape != u.shape:
+        raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape)}")
+    p = p.detach()
+    if not p.numel():
+        return p.new_empty(0, dtype=torch.long)
+    if not bool(torch.stack(p.aminmax()).isfinite().all()):
+        raise ValueError("expected finite values to project")
+    local = budget.local
+    if local is None:
+        local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), u.numel())
+    wanted = max(_LOOKED_AT_FIRST, 8 * budget.total)
+    while True:
+        positions, everything = _largest(p, wanted)
+        value = p[positions]
+        # Alg. 1: clip to [0, 1], and visit in descending order.
+        size = _steps_of(torch.ones_like(value) if whole else value.clamp(max=1))
+        taken, ended = dispatch.take_in_order(
+            size, u[positions], v[positions], budget.total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
+        )
+        if ended or everything:
+            return positions[taken]
+        wanted *= 8
+
+
+def _largest(p: Tensor, wanted: int) -> tuple[Tensor, bool]:
+    """Positions of the largest positive values, about as many as wanted; descending, equal ones in their own order.
+
+    Returns:
+        The positions, and whether these are all positive values.
+    """
+    stride = max(1, p.numel() // (16 * _LOOKED_AT_FIRST))
+    sample = p[::stride]
+    among = wanted // stride + 1
+    # An estimate is enough: whoever needs more asks again.
+    least = sample.topk(among, sorted=False).values.amin() if among < sample.numel() else p.new_zeros(())
+    positions = ((p >= least) & (p > 0)).nonzero().squeeze(1)
+    return positions[p[positions].argsort(descending=True, stable=True)], bool(least <= 0)
+
+
+def _steps_of(value: Tensor) -> Tensor:
+    return (value.double() * _STEPS_PER_UNIT).ceil().long()
 
 
 def _threshold(p: Tensor, budget: float, largest: Tensor) -> Tensor:

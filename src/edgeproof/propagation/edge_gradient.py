@@ -220,6 +220,17 @@ class EdgeGradientEngine:
             )
         return EdgeGradient(loss, logits, self.path, self, (both, flip), scores)
 
+    def logits(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> Tensor:
+        """Logits of all nodes with some pairs flipped in part: what a call gives, without the gradient and its cost."""
+        both, flip = self._flips(pairs, flip)
+        with torch.no_grad():
+            if self.path == "autograd":
+                return self._run_in_graph(both, flip)[1]
+            assert isinstance(self.model, Diffusing)
+            adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
+            with dispatch.using(self.backend), evaluating(self.model):
+                return self.model.diffuse(self._encoded, adjacency)
+
     def sign(self, pairs: Pairs, ascending: bool) -> Tensor:
         """-1 where a pair is an edge of the clean graph, 1 elsewhere."""
         key, edge_key = pairs.key, self.edge_key

@@ -68,6 +68,26 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     return merged[:size], place
 
 
+def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; item by item."""
+    taken = torch.zeros_like(size, dtype=torch.bool)
+    ended = _take_in_order(_array(size), _array(u), _array(v), total, _array(local.clone()), _array(taken))
+    return taken, bool(ended)
+
+
+@numba.njit(cache=True)
+def _take_in_order(size: Array, u: Array, v: Array, total: int, room: Array, taken: Array) -> bool:
+    for e in range(size.size):
+        if size[e] > total:
+            return True
+        if room[u[e]] >= size[e] and room[v[e]] >= size[e]:
+            taken[e] = True
+            total -= size[e]
+            room[u[e]] -= size[e]
+            room[v[e]] -= size[e]
+    return False
+
+
 @numba.njit(cache=True)
 def _merge(few: Array, many: Array, merged: Array, place: Array) -> int:
     size = taken = 0

@@ -121,3 +121,52 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     many_place = torch.searchsorted(few, many) + torch.arange(many.numel(), device=few.device)
     merged = few.new_empty(few.numel() + many.numel())
     return merged.scatter_(0, few_place, few).scatter_(0, many_place, many), few_place
+
+
+def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
+    """Which items fit into two kinds of boxes, taken in their order: one box for all, and one at each end of an item.
+
+    An item is taken if it fits into what is left of the boxes at its ends. The first that does not fit into what is left of
+    the common box, whether or not its ends have room, ends it all.
+
+    Here all items are looked at together, round after round. An item is certain to be taken if it fits even when all earlier
+    undecided ones are taken, and certain to be left if it does not fit even when none of them is. Every round decides at least
+    the first undecided item; with items in random order few rounds decide them all (Blelloch, Fineman and Shun, 2012).
+
+    Args:
+        size: of each item, in whole numbers, shape ``[m]``.
+        u: one end of each, shape ``[m]``.
+        v: its other end, shape ``[m]``.
+        total: the common box.
+        local: the box of each node, shape ``[nodes]``.
+
+    Returns:
+        Whether each item is taken, shape ``[m]``; and whether the common box ended it.
+    """
+    m = size.numel()
+    item = torch.arange(m, device=size.device)
+    # Both ends of all items, node by node, and in the items' order at each node.
+    key, order = torch.cat([u * m + item, v * m + item]).sort()
+    item, node = order % max(m, 1), key // max(m, 1)
+    # The place of the first end at the same node.
+    first = torch.searchsorted(node, node)
+    room, width = local[node], size[item]
+    taken, left = torch.zeros(m, dtype=torch.bool, device=size.device), local.new_zeros(m, dtype=torch.bool)
+    while not bool((taken | left).all()):
+        certain = _before(width * taken[item], first)
+        possible = _before(width * ~left[item], first)
+        fits, fails = possible + width <= room, certain + width > room
+        ends_that_fit = torch.zeros_like(size).index_add_(0, item, fits.long())
+        taken |= (ends_that_fit == 2) & ~left
+        left |= torch.zeros_like(size).index_add_(0, item, fails.long()) > 0
+        left &= ~taken
+    used = (size * taken).cumsum(0) - size * taken
+    beyond = used + size > total
+    ended = bool(beyond.any())
+    return taken & (beyond.cumsum(0) == 0), ended
+
+
+def _before(values: Tensor, first: Tensor) -> Tensor:
+    """For each value the sum of those before it, back to the first of its group."""
+    sums = values.cumsum(0) - values
+    return sums - sums[first]

@@ -20,6 +20,7 @@ name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
 merge = reference.merge
+take_in_order = reference.take_in_order
 # cuSPARSE's: a product of our own, a row per program, was slower.
 spmm = reference.spmm
 

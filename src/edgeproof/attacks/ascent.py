@@ -1,0 +1,107 @@
+"""Projected gradient ascent over a block of pairs: the loop that PGD, PR-BCD and LR-BCD share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgeproof.attacks.blocks import Block
+from edgeproof.attacks.projections import discretize, project_global, project_local
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget
+from edgeproof.propagation.pairs import Pairs
+
+Project = Callable[[Tensor, Pairs], Tensor]
+
+
+@dataclass
+class Best:
+    """The block of lowest accuracy so far.
+
+    Args:
+        block: the block; none before anything was seen.
+        accuracy: of its relaxed flips.
+    """
+
+    block: Block | None = None
+    accuracy: float = float("inf")
+
+    def keep(self, block: Block, accuracy: Tensor) -> None:
+        """Remember this block if it is better than the one remembered."""
+        found = float(accuracy)
+        if found < self.accuracy:
+            self.block, self.accuracy = block, found
+
+
+def ascend(
+    target: Target,
+    block: Block,
+    *,
+    loss: str,
+    steps: int,
+    learning_rate: Callable[[int], float],
+    project: Project,
+    resample: Callable[[Block], Block] | None,
+    watch: Watch,
+    best: Best | None = None,
+) -> Block:
+    r"""Raise the loss by changing the weights of a block's pairs, :math:`p \leftarrow \Pi(p + \alpha_t \nabla_p L)`.
+
+    Args:
+        target: what is under attack.
+        block: where to begin.
+        loss: the loss to raise, by name.
+        steps: how many steps to make.
+        learning_rate: :math:`\alpha_t` of step :math:`t = 1, 2, \dots`
+        project: :math:`\Pi`.
+        resample: gives a block with other pairs, after every step but the last; none to keep the pairs.
+        watch: takes note.
+        best: is told every block with the accuracy of its relaxed flips.
+
+    Returns:
+        The last block.
+    """
+    engine = target.engine(loss)
+    for step in range(1, steps + 1):
+        gradient = engine(*block.flipped)
+        if best is not None:
+            best.keep(block, target.accuracy(gradient.logits))
+        watch.step(gradient.loss)
+        watch.lap("forward and backward")
+        scores = gradient.at(block.pairs)
+        watch.lap("scores")
+        block = block.with_flip(project(torch.add(block.flip, scores, alpha=learning_rate(step)), block.pairs))
+        watch.lap("projection")
+        if resample is not None and step < steps:
+            block = resample(block)
+            watch.lap("resampling")
+    if best is not None and steps:
+        best.keep(block, target.accuracy(engine.logits(*block.flipped)))
+    return block
+
+
+def projection(budget: Budget) -> Project:
+    """The projection that fits a budget: exact where only the total counts, greedy where nodes have budgets of their own."""
+    if budget.local is None:
+        return lambda p, _: project_global(p, budget.total)
+    return lambda p, pairs: project_local(p, pairs, budget)
+
+
+def choose(
+    target: Target, block: Block, budget: Budget, *, loss: str, samples: int, generator: torch.Generator
+) -> Tensor:
+    """Whole flips from a block's relaxed ones: the best of the largest ones and of random draws, all within the budget.
+
+    A draw takes each pair with its weight as probability; what does not fit is left out, smallest first.
+    """
+    pairs, p = block.flipped
+
+    def candidates() -> list[Tensor]:
+        draws = [torch.rand(p.shape, generator=generator, device=p.device) < p for _ in range(samples - 1)]
+        return [pairs[discretize(weight, pairs, budget)].both for weight in (p, *(p * draw for draw in draws))]
+
+    return target.worst(candidates(), loss)

@@ -1,0 +1,89 @@
+"""LR-BCD: locally constrained randomized block coordinate descent, the paper's attack (section 4, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgeproof.attacks.ascent import ascend, choose
+from edgeproof.attacks.base import Attack, check_settings
+from edgeproof.attacks.blocks import Block, resample, sample_block
+from edgeproof.attacks.prbcd import check_block_size
+from edgeproof.attacks.projections import project_local
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRBCD(Attack):
+    r"""Gradient ascent on a random block of pairs, with the greedy projection of Algorithm 1 onto local and global budgets.
+
+    The projection is :func:`~edgeproof.attacks.project_local`. Without local budgets only the total bounds it.
+
+    Args:
+        steps: with resampling after each.
+        block_size: pairs looked at in a step.
+        lr: learning rate, not scaled.
+        samples: sets of whole flips tried at the end: the largest ones, and random draws.
+        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+
+    >>> from edgeproof import datasets, models
+    >>> data, nodes = datasets.load("csbm"), torch.arange(50)
+    >>> budget = Budget.from_epsilon(data, nodes, 0.25, local=0.5)
+    >>> result = LRBCD(steps=10, block_size=10_000)(models.build("GCN", 21, 2, seed=0), data, nodes, budget)
+    >>> result.flips.size(1) <= budget.total, result.accuracy <= result.clean_accuracy
+    (True, True)
+    """
+
+    steps: int = 400
+    block_size: int = 500_000
+    lr: float = 100.0
+    samples: int = 20
+    loss: str = "tanh_margin"
+
+    def __post_init__(self) -> None:
+        check_settings(
+            whole={
+                "steps": (self.steps, 1),
+                "block_size": (self.block_size, 2),
+                "samples": (self.samples, 1),
+            },
+            numbers={"lr": self.lr},
+            loss=self.loss,
+        )
+
+    def for_training(self) -> LRBCD:
+        """20 larger steps on blocks of a million pairs."""
+        return replace(self, steps=20, block_size=1_000_000, lr=2000.0)
+
+    def num_steps(self, budget: Budget) -> int:
+        return self.steps
+
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+        check_block_size(self.block_size, target, budget)
+
+        def redraw(block: Block) -> Block:
+            return resample(block, self.block_size, generator=generator)
+
+        block = ascend(
+            target,
+            sample_block(
+                target.num_nodes,
+                self.block_size,
+                generator=generator,
+                nodes=budget.usable,
+                dtype=target.data.x.dtype,
+            ),
+            loss=self.loss,
+            steps=self.steps,
+            learning_rate=lambda step: self.lr,
+            project=lambda p, pairs: project_local(p, pairs, budget),
+            resample=redraw,
+            watch=watch,
+        )
+        flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
+        watch.lap("choice")
+        return flips

@@ -1,0 +1,84 @@
+"""PGD over all pairs of nodes (Xu et al., 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgeproof.attacks.ascent import ascend, choose, projection
+from edgeproof.attacks.base import Attack, check_settings
+from edgeproof.attacks.blocks import sample_block
+from edgeproof.attacks.target import Target, num_usable_pairs
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget
+
+# A weight, a score and two ends of each: a few gigabytes.
+_MOST_PAIRS = 1 << 27
+
+
+@dataclass(frozen=True, kw_only=True)
+class PGD(Attack):
+    r"""Projected gradient ascent on the weights of all pairs at once.
+
+    The learning rate of step :math:`t` is :math:`\alpha_t = \mathrm{lr} \cdot \Delta / \sqrt t`. Memory
+    grows with the number of pairs; on graphs of many thousand nodes :class:`~edgeproof.attacks.PRBCD` looks at a block of them
+    at a time.
+
+    Args:
+        steps: how many.
+        lr: base of the learning rate.
+        samples: sets of whole flips tried at the end: the largest ones, and random draws.
+        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+
+    >>> from edgeproof import datasets, models
+    >>> data, nodes = datasets.csbm("homophilous", num_nodes=100, p=0.1, q=0.05), torch.arange(50)
+    >>> result = PGD(steps=10)(models.build("GCN", 21, 2, seed=0), data, nodes, Budget(20))
+    >>> result.flips.size(1) <= 20, result.accuracy <= result.clean_accuracy
+    (True, True)
+    """
+
+    steps: int = 400
+    lr: float = 0.1
+    samples: int = 20
+    loss: str = "tanh_margin"
+
+    def __post_init__(self) -> None:
+        whole = {"steps": (self.steps, 1), "samples": (self.samples, 1)}
+        check_settings(whole=whole, numbers={"lr": self.lr}, loss=self.loss)
+
+    def for_training(self) -> PGD:
+        """10 steps."""
+        return replace(self, steps=10)
+
+    def num_steps(self, budget: Budget) -> int:
+        return self.steps
+
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+        pairs = num_usable_pairs(target.num_nodes, budget)
+        if pairs > _MOST_PAIRS:
+            raise ValueError(
+                f"expected a graph with at most {_MOST_PAIRS:,} pairs of nodes, for PGD holds a weight for each, got "
+                f"{pairs:,}: use PRBCD or LRBCD"
+            )
+        block = ascend(
+            target,
+            sample_block(
+                target.num_nodes,
+                max(pairs, 2),
+                generator=generator,
+                nodes=budget.usable,
+                dtype=target.data.x.dtype,
+            ),
+            loss=self.loss,
+            steps=self.steps,
+            learning_rate=lambda step: self.lr * budget.total / math.sqrt(step),
+            project=projection(budget),
+            resample=None,
+            watch=watch,
+        )
+        flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
+        watch.lap("choice")
+        return flips

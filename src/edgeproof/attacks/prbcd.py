@@ -1,0 +1,119 @@
+"""PR-BCD: projected randomized block coordinate descent (Geisler et al., 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgeproof.attacks.ascent import Best, ascend, choose, projection
+from edgeproof.attacks.base import Attack, check_settings
+from edgeproof.attacks.blocks import Block, resample, sample_block
+from edgeproof.attacks.target import Target, num_usable_pairs
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget
+from edgeproof.propagation.pairs import num_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PRBCD(Attack):
+    r"""Projected gradient ascent on a random block of pairs that is partly drawn anew after every step.
+
+    The learning rate is scaled to the problem,
+    :math:`\alpha = \mathrm{lr} \cdot \max(\log_2(\#\mathrm{pairs} / b), 1) \cdot \Delta / 2n`. After ``steps`` steps the best
+    block seen is taken up again and improved for ``fine_tune_steps`` steps with :math:`\alpha / \sqrt t` and a fixed block.
+    With local budgets, LR-BCD's projection takes the place of the Euclidean one.
+
+    Args:
+        steps: with resampling.
+        fine_tune_steps: without.
+        block_size: pairs looked at in a step.
+        lr: base of the learning rate.
+        samples: sets of whole flips tried at the end: the largest ones, and random draws.
+        keep_best: go back to the best block seen; otherwise go on from the last one.
+        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+
+    >>> from edgeproof import datasets, models
+    >>> data, nodes = datasets.load("csbm"), torch.arange(50)
+    >>> attack = PRBCD(steps=10, fine_tune_steps=5, block_size=10_000)
+    >>> result = attack(models.build("GCN", 21, 2, seed=0), data, nodes, Budget(20))
+    >>> result.flips.size(1) <= 20, result.accuracy <= result.clean_accuracy
+    (True, True)
+    """
+
+    steps: int = 400
+    fine_tune_steps: int = 100
+    block_size: int = 500_000
+    lr: float = 100.0
+    samples: int = 20
+    keep_best: bool = True
+    loss: str = "tanh_margin"
+
+    def __post_init__(self) -> None:
+        check_settings(
+            whole={
+                "steps": (self.steps, 1),
+                "fine_tune_steps": (self.fine_tune_steps, 0),
+                "block_size": (self.block_size, 2),
+                "samples": (self.samples, 1),
+            },
+            numbers={"lr": self.lr},
+            loss=self.loss,
+        )
+
+    def for_training(self) -> PRBCD:
+        """20 steps on blocks of a million pairs, and no going back."""
+        return replace(self, steps=20, fine_tune_steps=0, block_size=1_000_000, keep_best=False)
+
+    def num_steps(self, budget: Budget) -> int:
+        return self.steps + self.fine_tune_steps
+
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+        check_block_size(self.block_size, target, budget)
+        n, pairs = target.num_nodes, num_pairs(target.num_nodes)
+        lr = self.lr * max(math.log2(pairs / self.block_size), 1.0) * budget.total / (2 * n)
+        block = sample_block(n, self.block_size, generator=generator, nodes=budget.usable, dtype=target.data.x.dtype)
+        best = Best() if self.keep_best else None
+
+        def redraw(block: Block) -> Block:
+            return resample(block, self.block_size, generator=generator)
+
+        block = ascend(
+            target,
+            block,
+            loss=self.loss,
+            steps=self.steps,
+            learning_rate=lambda step: lr,
+            project=projection(budget),
+            resample=redraw,
+            watch=watch,
+            best=best,
+        )
+        if best is not None and best.block is not None:
+            block = best.block
+        if self.fine_tune_steps:
+            block = ascend(
+                target,
+                block,
+                loss=self.loss,
+                steps=self.fine_tune_steps,
+                learning_rate=lambda step: lr / math.sqrt(step),
+                project=projection(budget),
+                resample=None,
+                watch=watch,
+                best=best,
+            )
+        if best is not None and best.block is not None:
+            block = best.block
+        flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
+        watch.lap("choice")
+        return flips
+
+
+def check_block_size(block_size: int, target: Target, budget: Budget) -> None:
+    """Raise unless a block has room for what the budget allows, twice: half of it is drawn anew."""
+    most = min(budget.total, num_usable_pairs(target.num_nodes, budget))
+    if block_size < num_usable_pairs(target.num_nodes, budget) and block_size < 2 * most:
+        raise ValueError(f"expected block_size >= twice the budget of {budget.total} flips, got {block_size}")

@@ -1,0 +1,91 @@
+"""What is under attack: a model, a graph, the nodes that count, and the labels that they should get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgeproof import losses
+from edgeproof.budget import Budget
+from edgeproof.propagation import EdgeGradientEngine
+from edgeproof.propagation.pairs import num_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A model on a graph, and the nodes whose labels an attack wants it to get wrong.
+
+    Args:
+        model: any module called as ``model(x, edge_index, edge_weight)``.
+        data: the graph.
+        nodes: the target nodes.
+        labels: their labels, in the same order.
+        backend: the kernels to use; by default the fastest that fit.
+    """
+
+    model: nn.Module
+    data: Data
+    nodes: Tensor
+    labels: Tensor
+    backend: str | None = None
+
+    @cached_property
+    def _engines(self) -> dict[str, EdgeGradientEngine]:
+        return {}
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.data.x.size(0))
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.data.x.device
+        return device
+
+    @property
+    def path(self) -> str:
+        """How gradients were computed so far; ``"none"`` if they were not."""
+        return next((engine.path for engine in self._engines.values()), "none")
+
+    def engine(self, loss: str) -> EdgeGradientEngine:
+        """Gradients of a loss by name; made once."""
+        if loss not in self._engines:
+            self._engines[loss] = EdgeGradientEngine(
+                self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
+            )
+        return self._engines[loss]
+
+    def accuracy(self, logits: Tensor) -> Tensor:
+        """Share of the target nodes that these logits of all nodes classify correctly."""
+        return losses.accuracy(logits[self.nodes], self.labels)
+
+    def worst(self, candidates: Iterable[Tensor], loss: str) -> Tensor:
+        """Of several sets of whole flips the one of lowest accuracy, and of highest loss where that is equal.
+
+        To change nothing is always among them.
+        """
+        engine = self.engine(loss)
+        found: Tensor = self.data.edge_index.new_empty(2, 0)
+        least = self._badness(engine, None)
+        for flips in candidates:
+            badness = self._badness(engine, flips)
+            if badness < least:
+                found, least = flips, badness
+        return found
+
+    def _badness(self, engine: EdgeGradientEngine, flips: Tensor | None) -> tuple[float, float]:
+        weight = None if flips is None else self.data.x.new_ones(flips.size(1))
+        logits = engine.logits(flips, weight)[self.nodes]
+        measured = torch.stack([losses.accuracy(logits, self.labels), -engine.loss(logits, self.labels)])
+        accuracy, gain = measured.tolist()
+        return accuracy, gain
+
+
+def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
+    """How many pairs there are whose two ends may both take part in a flip."""
+    return num_pairs(num_nodes if budget.usable is None else budget.usable.numel())
