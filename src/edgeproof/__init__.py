@@ -3,6 +3,7 @@
 from edgeproof import attacks, datasets, evaluation, losses, models, propagation, splits
 from edgeproof._version import __version__
 from edgeproof.budget import Budget
+from edgeproof.evaluation import evaluate
 from edgeproof.graph import check_data, num_classes
 from edgeproof.serialization import load, save
 from edgeproof.training import train
@@ -13,6 +14,7 @@ __all__ = [
     "attacks",
     "check_data",
     "datasets",
+    "evaluate",
     "evaluation",
     "load",
     "losses",

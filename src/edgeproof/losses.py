@@ -16,6 +16,10 @@ from edgeproof._names import look_up
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+# Of the log margin: which margin counts as near, as a share of the logits' spread; and how far beyond the boundary an attack
+# still pushes, as a share of that.
+_NEAR, _BEYOND = 0.1, 0.2
+
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
     r"""By how much the true class leads, per node: :math:`\psi_i = z_{i y_i} - \max_{c \ne y_i} z_{ic}`.
@@ -46,6 +50,24 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels)
 
 
+def log_margin(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Mean of :math:`-\log(1 + \psi_i / c)` where :math:`\psi_i \ge 0`, and of :math:`-\psi_i / c` a little way beyond.
+
+    Where the budget is for all nodes together, what counts is how many of them fall. A step towards falling is worth
+    :math:`1 / (c + \psi_i)` here: most at the node that is nearest to it, something at every other that stands, and nothing
+    once a node has fallen by a margin of :math:`0.2 c`. :math:`c` is a tenth of the spread of the logits, so their scale does
+    not matter; unlike :func:`tanh_margin` it leaves a gradient at nodes of any confidence. Greedy attacks are much stronger
+    for it.
+
+    >>> z = torch.tensor([[3.0, 1.0], [0.0, 2.0]])
+    >>> torch.allclose(log_margin(z, torch.tensor([0, 0])), log_margin(1000 * z, torch.tensor([0, 0])))
+    True
+    """
+    spread = logits.detach().std(correction=0)
+    psi = margin(logits, labels) / (_NEAR * spread).clamp(min=torch.finfo(logits.dtype).tiny)
+    return torch.where(psi > 0, -torch.log1p(psi.clamp(min=0)), -psi.clamp(min=-_BEYOND)).mean()
+
+
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
     r"""Share of nodes with :math:`\arg\max_c z_{ic} = y_i`, that is :math:`1 - L_{0/1}`; no gradient.
 
@@ -55,9 +77,9 @@ def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.argmax(dim=1) == labels).to(logits.dtype).mean()
 
 
-_LOSSES: dict[str, Loss] = {"tanh_margin": tanh_margin, "cross_entropy": cross_entropy}
+_LOSSES: dict[str, Loss] = {"tanh_margin": tanh_margin, "cross_entropy": cross_entropy, "log_margin": log_margin}
 
 
 def get(name: str) -> Loss:
-    """A loss by name: ``tanh_margin`` or ``cross_entropy``."""
+    """A loss by name: ``tanh_margin``, ``cross_entropy`` or ``log_margin``."""
     return look_up("loss", name, _LOSSES)

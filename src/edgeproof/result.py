@@ -20,7 +20,9 @@ from edgeproof._version import __version__
 from edgeproof.models import GraphModel
 from edgeproof.splits import Split
 
-SCHEMA = 1
+SCHEMA = 2
+# Keys that an earlier layout did not have yet; they then have their defaults.
+_ADDED = {1: {"threat", "warnings"}, 2: set[str]()}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class Result:
         seed: the run's seed.
         scores: what came out.
         environment: see :func:`describe_environment`.
+        threat: what the attacks were allowed: ``local``, ``count``, the ``budgets`` by epsilon, and the ``attacks`` with all
+            their settings; empty where nothing was attacked.
+        warnings: reasons not to trust the scores.
         schema: version of this layout.
     """
 
@@ -68,6 +73,8 @@ class Result:
     seed: int
     scores: tuple[Score, ...]
     environment: dict[str, str] = field(default_factory=dict)
+    threat: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     schema: int = SCHEMA
 
     def score(self, nodes: str = "test", attack: str = "clean", epsilon: float = 0.0) -> float:
@@ -89,14 +96,16 @@ class Result:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path} is no JSON file: {error}") from error
-        expected = {entry.name for entry in fields(cls)}
-        if not isinstance(values, dict) or values.keys() != expected:
-            found = set(values) if isinstance(values, dict) else set()
+        found = set(values) if isinstance(values, dict) else set()
+        schema = values.get("schema", SCHEMA) if isinstance(values, dict) else SCHEMA
+        if not isinstance(schema, int) or schema not in _ADDED:
+            raise ValueError(f"{path} has schema {schema}, expected at most {SCHEMA}")
+        expected = {entry.name for entry in fields(cls)} - _ADDED[schema]
+        if found != expected:
             raise ValueError(f"{path} is no result: missing {sorted(expected - found)}, odd {sorted(found - expected)}")
-        if values["schema"] != SCHEMA:
-            raise ValueError(f"{path} has schema {values['schema']}, expected {SCHEMA}")
         try:
-            return cls(**{**values, "scores": tuple(Score(**score) for score in values["scores"])})
+            scores = tuple(Score(**score) for score in values["scores"])
+            return cls(**{**values, "scores": scores, "warnings": tuple(values.get("warnings", ())), "schema": SCHEMA})
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is no result: {error}") from error
 

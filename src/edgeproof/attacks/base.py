@@ -152,7 +152,7 @@ class Attack(ABC):
             One result; for several budgets a list, in their order.
         """
         budgets = [budget] if isinstance(budget, Budget) else list(budget)
-        target = _target(model, data, nodes, labels, backend)
+        target = make_target(model, data, nodes, labels, backend)
         if not budgets:
             raise ValueError("expected at least one budget, got none")
         budgets = [_checked(one, target) for one in budgets]
@@ -198,7 +198,8 @@ class Attack(ABC):
         )
 
 
-def _target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
+def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
+    """What was asked to be attacked, checked."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a torch module to attack, got {type(model).__name__}")
     dispatch.check_name(backend)

@@ -22,7 +22,7 @@ class FGSM(Attack):
     The flips of lowest accuracy on the way are the result.
 
     Args:
-        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)

@@ -27,7 +27,7 @@ class GreedyRBCD(Attack):
     Args:
         steps: parts of the budget; fewer where the budget is smaller.
         block_size: pairs looked at in a step.
-        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)

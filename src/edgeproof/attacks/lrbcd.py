@@ -28,7 +28,7 @@ class LRBCD(Attack):
         block_size: pairs looked at in a step.
         lr: learning rate, not scaled.
         samples: sets of whole flips tried at the end: the largest ones, and random draws.
-        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)

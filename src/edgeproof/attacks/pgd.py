@@ -31,7 +31,7 @@ class PGD(Attack):
         steps: how many.
         lr: base of the learning rate.
         samples: sets of whole flips tried at the end: the largest ones, and random draws.
-        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.csbm("homophilous", num_nodes=100, p=0.1, q=0.05), torch.arange(50)

@@ -33,7 +33,7 @@ class PRBCD(Attack):
         lr: base of the learning rate.
         samples: sets of whole flips tried at the end: the largest ones, and random draws.
         keep_best: go back to the best block seen; otherwise go on from the last one.
-        loss: the loss to raise, ``"tanh_margin"`` or ``"cross_entropy"``.
+        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)

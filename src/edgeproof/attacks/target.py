@@ -64,26 +64,27 @@ class Target:
         """Share of the target nodes that these logits of all nodes classify correctly."""
         return losses.accuracy(logits[self.nodes], self.labels)
 
-    def worst(self, candidates: Iterable[Tensor], loss: str) -> Tensor:
-        """Of several sets of whole flips the one of lowest accuracy, and of highest loss where that is equal.
+    def badness(self, flips: Tensor | None, loss: str) -> tuple[float, float]:
+        """How whole flips are judged, on the graph itself: the lower, the worse for the model.
 
-        To change nothing is always among them.
+        First by accuracy, then by the loss, which counts negative.
         """
         engine = self.engine(loss)
-        found: Tensor = self.data.edge_index.new_empty(2, 0)
-        least = self._badness(engine, None)
-        for flips in candidates:
-            badness = self._badness(engine, flips)
-            if badness < least:
-                found, least = flips, badness
-        return found
-
-    def _badness(self, engine: EdgeGradientEngine, flips: Tensor | None) -> tuple[float, float]:
         weight = None if flips is None else self.data.x.new_ones(flips.size(1))
         logits = engine.logits(flips, weight)[self.nodes]
         measured = torch.stack([losses.accuracy(logits, self.labels), -engine.loss(logits, self.labels)])
         accuracy, gain = measured.tolist()
         return accuracy, gain
+
+    def worst(self, candidates: Iterable[Tensor], loss: str) -> Tensor:
+        """Of several sets of whole flips the one worst for the model; to change nothing is always among them."""
+        found: Tensor = self.data.edge_index.new_empty(2, 0)
+        least = self.badness(None, loss)
+        for flips in candidates:
+            badness = self.badness(flips, loss)
+            if badness < least:
+                found, least = flips, badness
+        return found
 
 
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:

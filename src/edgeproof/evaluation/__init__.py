@@ -1,5 +1,7 @@
-"""How well a model does on nodes that it is asked about."""
+"""How well a model does on nodes that it is asked about, on the graph as it is and under attack."""
 
+from edgeproof.evaluation.checks import EvaluationWarning
 from edgeproof.evaluation.clean import clean_accuracy, clean_scores
+from edgeproof.evaluation.robust import Evaluation, Row, evaluate
 
-__all__ = ["clean_accuracy", "clean_scores"]
+__all__ = ["Evaluation", "EvaluationWarning", "Row", "clean_accuracy", "clean_scores", "evaluate"]
