@@ -234,7 +234,8 @@ def render() -> None:
             outside += not verdict
             rows.append(
                 f"| {dataset} | {model} | {attack} | {epsilon:g} | {mean:.1f} ± {error:.1f} | {summary(peer)} | "
-                f"{summary(ours)} | {'yes' if verdict else '**no**'} | **{summary(worst)}** | {statistics.mean(worst) - mean:+.1f} |"
+                f"{summary(ours)} | {'yes' if verdict else '**no**'} | **{summary(worst)}** | "
+                f"{statistics.mean(worst) - mean:+.1f} |"
             )
     clean = [
         f"| {dataset} | {model} | {float(paper[dataset, model, 'clean', 0.0]['mean']):.1f} | "

@@ -54,7 +54,7 @@ def test_damaged_results_are_refused(result: Result, tmp_path: Path) -> None:
     result.write(path)
     values = json.loads(path.read_text())
     for change, message in (
-        ({"schema": 99}, "schema 99, expected 1"),
+        ({"schema": 99}, "schema 99, expected at most 2"),
         ({"scores": [{"nodes": "test"}]}, "is no result"),
         ({"scores": [{"nodes": "test", "attack": "clean", "epsilon": 0, "accuracy": 75.0}]}, "0 <= accuracy <= 1"),
         ({"surprise": 1}, "odd .'surprise'"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class CapturedRun:
         self.flip = like.new_zeros(capacity)
         self.pairs[1] = 1
         # What runs for the first time allocates and compiles, which must not be recorded.
-        aside = torch.cuda.Stream()
+        aside = _side_stream(like.device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(3):
@@ -55,6 +56,12 @@ class CapturedRun:
         self.flip.zero_()
         self.pairs[:, : flip.numel()].copy_(pairs)
         self.flip[: flip.numel()].copy_(flip)
+
+
+@lru_cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all: cuBLAS keeps a workspace for every stream that it has ever seen."""
+    return torch.cuda.Stream(device)
 
 
 def _copied(score: Scores) -> Scores:

@@ -154,3 +154,77 @@ def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
     i += ((i + 1) * (2 * n - i - 2) // 2 <= c).to(tl.int64)
     tl.store(u + e, i, mask=present)
     tl.store(v + e, c - i * (2 * n - i - 1) // 2 + i + 1, mask=present)
+
+
+@triton.jit
+def take_in_order(
+    size,
+    u,
+    v,
+    room,
+    waiting,
+    first,
+    taken,
+    state,
+    count,
+    WAITING: tl.constexpr,
+    LATE: tl.constexpr,
+    ITEMS: tl.constexpr,
+):
+    """Which items fit into the boxes at their two ends, taken in their order: all of it by one program, round after round.
+
+    An item larger than what is left at one of its ends will never fit. At a node where everything that still waits fits, order
+    does not matter; at any other, only the first that waits may be taken. ``state`` is 0 once an item is decided. What others
+    write is read past the first-level cache, and only after a barrier.
+    """
+    undecided = 1
+    while undecided > 0:
+        # Leave what cannot fit any more.
+        for start in range(0, count, ITEMS):
+            e = start + tl.arange(0, ITEMS)
+            open_ = tl.load(state + e, mask=e < count, other=0) > 0
+            i, j = tl.load(u + e, mask=open_, other=0), tl.load(v + e, mask=open_, other=0)
+            s = tl.load(size + e, mask=open_, other=0)
+            at_i = tl.load(room + i, mask=open_, other=0, volatile=True)
+            at_j = tl.load(room + j, mask=open_, other=0, volatile=True)
+            leave = open_ & ((s > at_i) | (s > at_j))
+            tl.store(state + e, tl.zeros([ITEMS], tl.int32), mask=leave)
+            tl.atomic_add(waiting + i, -s, mask=leave)
+            tl.atomic_add(waiting + j, -s, mask=leave)
+            tl.store(first + i, tl.full([ITEMS], LATE, tl.int32), mask=open_)
+            tl.store(first + j, tl.full([ITEMS], LATE, tl.int32), mask=open_)
+        tl.debug_barrier()
+        # Who is first at each node, and where does everything fit?
+        for start in range(0, count, ITEMS):
+            e = start + tl.arange(0, ITEMS)
+            open_ = tl.load(state + e, mask=e < count, other=0) > 0
+            i, j = tl.load(u + e, mask=open_, other=0), tl.load(v + e, mask=open_, other=0)
+            tl.atomic_min(first + i, e, mask=open_)
+            tl.atomic_min(first + j, e, mask=open_)
+            fits_i = tl.load(waiting + i, mask=open_, other=0, volatile=True) <= tl.load(
+                room + i, mask=open_, other=0, volatile=True
+            )
+            fits_j = tl.load(waiting + j, mask=open_, other=0, volatile=True) <= tl.load(
+                room + j, mask=open_, other=0, volatile=True
+            )
+            tl.store(state + e, 1 + 2 * fits_i.to(tl.int32) + 4 * fits_j.to(tl.int32), mask=open_)
+        tl.debug_barrier()
+        # Take what is first, or where everything fits, at both ends.
+        undecided = 0
+        for start in range(0, count, ITEMS):
+            e = start + tl.arange(0, ITEMS)
+            known = tl.load(state + e, mask=e < count, other=0)
+            open_ = known > 0
+            i, j = tl.load(u + e, mask=open_, other=0), tl.load(v + e, mask=open_, other=0)
+            s = tl.load(size + e, mask=open_, other=0)
+            good_i = (tl.load(first + i, mask=open_, other=0, volatile=True) == e) | ((known & 2) > 0)
+            good_j = (tl.load(first + j, mask=open_, other=0, volatile=True) == e) | ((known & 4) > 0)
+            take = open_ & good_i & good_j
+            tl.store(state + e, tl.zeros([ITEMS], tl.int32), mask=take)
+            tl.store(taken + e, tl.full([ITEMS], 1, tl.int8), mask=take)
+            undecided += tl.sum((open_ & ~take).to(tl.int32))
+            tl.atomic_add(room + i, -s, mask=take)
+            tl.atomic_add(room + j, -s, mask=take)
+            tl.atomic_add(waiting + i, -s, mask=take)
+            tl.atomic_add(waiting + j, -s, mask=take)
+        tl.debug_barrier()

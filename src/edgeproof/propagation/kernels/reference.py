@@ -160,10 +160,14 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
         taken |= (ends_that_fit == 2) & ~left
         left |= torch.zeros_like(size).index_add_(0, item, fails.long()) > 0
         left &= ~taken
-    used = (size * taken).cumsum(0) - size * taken
-    beyond = used + size > total
-    ended = bool(beyond.any())
-    return taken & (beyond.cumsum(0) == 0), ended
+    return end_at(taken, size, total)
+
+
+def end_at(taken: Tensor, size: Tensor, total: int) -> tuple[Tensor, bool]:
+    """Of the items taken, those before the first item, taken or not, for which no room is left in the common box."""
+    used = (size * taken).cumsum(0)
+    beyond = used + size * ~taken > total
+    return taken & (beyond.cumsum(0) == 0), bool(beyond.any())
 
 
 def _before(values: Tensor, first: Tensor) -> Tensor:

@@ -20,13 +20,14 @@ name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
 merge = reference.merge
-take_in_order = reference.take_in_order
 # cuSPARSE's: a product of our own, a row per program, was slower.
 spmm = reference.spmm
 
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
+# Items that one program takes in order.
+_MOST_ITEMS = 1 << 15
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
@@ -121,6 +122,23 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
     divided, ends = torch.empty_like(thresholds), thresholds.new_empty(2, 2)
     programs.narrow[(1,)](sums, thresholds, float(budget), divided, ends, parts, ROWS=32, THRESHOLDS=count)
     return divided, ends
+
+
+def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; few items are decided by one program."""
+    count = size.numel()
+    if not 0 < count <= _MOST_ITEMS:
+        return reference.take_in_order(size, u, v, total, local)
+    waiting = torch.zeros_like(local).index_add_(0, u, size).index_add_(0, v, size)
+    taken, state = torch.zeros_like(size, dtype=torch.int8), torch.ones_like(size, dtype=torch.int32)
+    first = torch.empty_like(local, dtype=torch.int32)
+    programs.take_in_order[(1,)](
+        *(size, u, v, local.clone(), waiting, first, taken, state, count),
+        LATE=2**31 - 1,
+        ITEMS=2048,
+        num_warps=16,
+    )
+    return reference.end_at(taken.bool(), size, total)
 
 
 def _sizes(channels: int) -> dict[str, int]:
