@@ -167,7 +167,6 @@ def take_in_order(
     taken,
     state,
     count,
-    WAITING: tl.constexpr,
     LATE: tl.constexpr,
     ITEMS: tl.constexpr,
 ):
