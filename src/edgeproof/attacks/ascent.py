@@ -99,9 +99,5 @@ def choose(
     A draw takes each pair with its weight as probability; what does not fit is left out, smallest first.
     """
     pairs, p = block.flipped
-
-    def candidates() -> list[Tensor]:
-        draws = [torch.rand(p.shape, generator=generator, device=p.device) < p for _ in range(samples - 1)]
-        return [pairs[discretize(weight, pairs, budget)].both for weight in (p, *(p * draw for draw in draws))]
-
-    return target.worst(candidates(), loss)
+    draws = [p * (torch.rand(p.shape, generator=generator, device=p.device) < p) for _ in range(samples - 1)]
+    return target.worst([pairs[discretize(weight, pairs, budget)].both for weight in (p, *draws)], loss)

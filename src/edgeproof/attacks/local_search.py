@@ -10,11 +10,9 @@ from torch import Tensor
 
 from edgeproof.attacks.base import Attack, check_settings
 from edgeproof.attacks.fgsm import FGSM
-from edgeproof.attacks.target import Target
+from edgeproof.attacks.target import Badness, Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
-
-Badness = tuple[float, float]
 
 # Of so many flips that matter least, two at a time are given up where giving up one did not help.
 _IN_PAIRS = 3
@@ -63,7 +61,7 @@ class LocalSearch(Attack):
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
         flips = self.start.run(target, budget, generator=generator, watch=watch)
-        badness = target.badness(flips, self.loss)
+        (badness,) = target.badness([flips], self.loss)
         for _ in range(self.swaps):
             found = self._improve(target, budget, flips, badness, watch)
             watch.lap("swap")
@@ -91,18 +89,16 @@ class LocalSearch(Attack):
 
     def _refill(self, target: Target, budget: Budget, kept: Tensor, room: int) -> tuple[Tensor, Badness]:
         """The worst for the model of these flips, and of these with up to ``room`` others, by a beam search."""
-        best = kept, target.badness(kept, self.loss)
-        beam = [kept]
+        beam, seen = [kept], [kept]
+        judged = target.badness(seen, self.loss)
         for _ in range(room):
-            judged = [
-                (candidate, target.badness(candidate, self.loss))
-                for flips in beam
-                for candidate in self._additions(target, budget, flips)
-            ]
-            judged.sort(key=lambda one: one[1])
-            beam = [candidate for candidate, _ in judged[:_BEAM]]
-            best = min([best, *judged[:1]], key=lambda one: one[1])
-        return best
+            found = [candidate for flips in beam for candidate in self._additions(target, budget, flips)]
+            found_judged = target.badness(found, self.loss)
+            order = sorted(range(len(found)), key=found_judged.__getitem__)
+            beam = [found[i] for i in order[:_BEAM]]
+            seen, judged = seen + found, judged + found_judged
+        least = min(judged)
+        return seen[judged.index(least)], least
 
     def _additions(self, target: Target, budget: Budget, flips: Tensor) -> list[Tensor]:
         """These flips with each of the most promising others."""

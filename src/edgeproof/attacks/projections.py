@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -21,7 +22,9 @@ _SEARCHED = {"cuda"}
 # Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
 _STEPS_PER_UNIT = 1 << 36
 # Largest values that the greedy choice looks at first; on most steps they use up the budget.
-_LOOKED_AT_FIRST = 4096
+_LOOKED_AT_FIRST = 1024
+# Values that tell which are the largest.
+_SAMPLED = 1 << 16
 # Beyond this, single precision leaves too few digits behind the point.
 _LARGE = 1024.0
 
@@ -115,8 +118,6 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     p = p.detach()
     if not p.numel():
         return p.new_empty(0, dtype=torch.long)
-    if not bool(torch.stack(p.aminmax()).isfinite().all()):
-        raise ValueError("expected finite values to project")
     local = budget.local
     if local is None:
         local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), u.numel())
@@ -140,13 +141,16 @@ def _largest(p: Tensor, wanted: int) -> tuple[Tensor, bool]:
     Returns:
         The positions, and whether these are all positive values.
     """
-    stride = max(1, p.numel() // (16 * _LOOKED_AT_FIRST))
+    stride = max(1, p.numel() // _SAMPLED)
     sample = p[::stride]
     among = wanted // stride + 1
     # An estimate is enough: whoever needs more asks again.
     least = sample.topk(among, sorted=False).values.amin() if among < sample.numel() else p.new_zeros(())
-    positions = ((p >= least) & (p > 0)).nonzero().squeeze(1)
-    return positions[p[positions].argsort(descending=True, stable=True)], bool(least <= 0)
+    total, threshold = torch.stack([p.sum(), least]).tolist()
+    if not math.isfinite(total):
+        raise ValueError("expected finite values to project")
+    positions = (p >= threshold if threshold > 0 else p > 0).nonzero().squeeze(1)
+    return positions[p[positions].argsort(descending=True, stable=True)], threshold <= 0
 
 
 def _steps_of(value: Tensor) -> Tensor:

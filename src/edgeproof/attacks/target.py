@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,8 @@ from edgeproof import losses
 from edgeproof.budget import Budget
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
+
+Badness = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,27 +66,24 @@ class Target:
         """Share of the target nodes that these logits of all nodes classify correctly."""
         return losses.accuracy(logits[self.nodes], self.labels)
 
-    def badness(self, flips: Tensor | None, loss: str) -> tuple[float, float]:
-        """How whole flips are judged, on the graph itself: the lower, the worse for the model.
+    def badness(self, sets: Sequence[Tensor], loss: str) -> list[Badness]:
+        """How sets of whole flips are judged, each on the graph itself: the lower, the worse for the model.
 
         First by accuracy, then by the loss, which counts negative.
         """
         engine = self.engine(loss)
-        weight = None if flips is None else self.data.x.new_ones(flips.size(1))
-        logits = engine.logits(flips, weight)[self.nodes]
-        measured = torch.stack([losses.accuracy(logits, self.labels), -engine.loss(logits, self.labels)])
-        accuracy, gain = measured.tolist()
-        return accuracy, gain
+        measured = []
+        for logits in engine.logits_of(sets):
+            z = logits[self.nodes]
+            measured.append(torch.stack([losses.accuracy(z, self.labels), -engine.loss(z, self.labels)]))
+        return [(accuracy, gain) for accuracy, gain in torch.stack(measured).tolist()] if measured else []
 
-    def worst(self, candidates: Iterable[Tensor], loss: str) -> Tensor:
+    def worst(self, sets: Sequence[Tensor], loss: str) -> Tensor:
         """Of several sets of whole flips the one worst for the model; to change nothing is always among them."""
-        found: Tensor = self.data.edge_index.new_empty(2, 0)
-        least = self.badness(None, loss)
-        for flips in candidates:
-            badness = self.badness(flips, loss)
-            if badness < least:
-                found, least = flips, badness
-        return found
+        nothing: Tensor = self.data.edge_index.new_empty(2, 0)
+        candidates = [nothing, *sets]
+        judged = self.badness(candidates, loss)
+        return candidates[judged.index(min(judged))]
 
 
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
