@@ -72,11 +72,13 @@ class Target:
         First by accuracy, then by the loss, which counts negative.
         """
         engine = self.engine(loss)
-        measured = []
-        for logits in engine.logits_of(sets):
+
+        def measure(logits: Tensor) -> Tensor:
             z = logits[self.nodes]
-            measured.append(torch.stack([losses.accuracy(z, self.labels), -engine.loss(z, self.labels)]))
-        return [(accuracy, gain) for accuracy, gain in torch.stack(measured).tolist()] if measured else []
+            return torch.stack([losses.accuracy(z, self.labels), -engine.loss(z, self.labels)])
+
+        measured = [torch.vmap(measure)(logits) for logits in engine.logits_of(sets)]
+        return [(accuracy, gain) for accuracy, gain in torch.cat(measured).tolist()] if measured else []
 
     def worst(self, sets: Sequence[Tensor], loss: str) -> Tensor:
         """Of several sets of whole flips the one worst for the model; to change nothing is always among them."""

@@ -214,14 +214,13 @@ def _cumulative_worst(runs: list[list[AttackResult]], epsilons: Sequence[float])
 def _search(
     run: Callable[[Attack, Sequence[Budget]], list[AttackResult]], found: list[AttackResult], budgets: list[Budget]
 ) -> list[list[AttackResult]]:
-    """The best of local searches from the best results, those within one node of the very best, budget by budget."""
+    """Budget by budget, the best of local searches from the results of lowest accuracy, a few of them where they are equal."""
     results = []
     for budget in budgets:
         allowed = [result for result in found if result.budget.total <= budget.total]
         least = min(result.accuracy for result in allowed)
-        near = least + 1.5 / allowed[0].margins.numel()
-        starts = {tuple(result.flips.flatten().tolist()): result for result in allowed if result.accuracy < near}
-        chosen = sorted(starts.values(), key=_accuracy)[:_STARTS]
+        starts = {tuple(result.flips.flatten().tolist()): result for result in allowed if result.accuracy == least}
+        chosen = list(starts.values())[:_STARTS]
         searches = [LocalSearch(start=GivenFlips(flips=start.flips, origin=repr(start.attack))) for start in chosen]
         results.append(min((run(search, [budget])[0] for search in searches), key=_accuracy))
     return [results]

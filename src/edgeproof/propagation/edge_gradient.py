@@ -235,24 +235,29 @@ class EdgeGradientEngine:
                 return self.model.diffuse(self._encoded, adjacency)
 
     def logits_of(self, sets: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Logits of all nodes under each of several sets of whole flips, shape ``[2, m]`` each, in their order.
+        """Logits under each of several sets of whole flips, shape ``[2, m]`` each, in their order, a few sets at a time.
 
-        On the ``"propagate"`` path several copies of the graph run side by side as one, which spares a GPU most launches.
+        On the ``"propagate"`` path several copies of the graph run side by side as one, which spares a GPU most launches. The
+        flips are not checked.
+
+        Returns:
+            Logits of some of the sets, shape ``[sets, nodes, classes]``, again and again.
         """
         ones = self.adjacency.weight.new_ones
         if self.path == "autograd":
-            yield from (self.logits(flips, ones(flips.size(1))) for flips in sets)
+            yield from (self.logits(flips, ones(flips.size(1)))[None] for flips in sets)
             return
         assert isinstance(self.model, Diffusing)
         most = max(1, _SIDE_BY_SIDE // self.num_nodes)
         for start in range(0, len(sets), most):
             some = sets[start : start + most]
-            moved = [Pairs.of(flips, self.num_nodes).both + i * self.num_nodes for i, flips in enumerate(some)]
-            pairs = torch.cat(moved, dim=1)
+            sizes = torch.tensor([flips.size(1) for flips in some]).to(self.data.x.device)
+            copy = torch.arange(len(some), device=sizes.device).repeat_interleave(sizes)
+            pairs = torch.cat(list(some), dim=1) + copy * self.num_nodes
             with torch.no_grad(), dispatch.using(self.backend), evaluating(self.model):
                 copies = self._copies(len(some)).perturbed(pairs, ones(pairs.size(1)))
                 logits = self.model.diffuse(self._encoded.repeat(len(some), 1), copies)
-            yield from logits.split(self.num_nodes)
+            yield logits.view(len(some), self.num_nodes, -1)
 
     def _copies(self, count: int) -> Adjacency:
         """The graph so many times, side by side; remembered for the counts asked for."""
