@@ -77,8 +77,7 @@ class Budget:
         check_data(data, labels=False)
         check_nodes(nodes, data)
         counted = look_up("count", count, _COUNTS)(data, nodes)
-        if not isinstance(epsilon, (int, float)) or not (math.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(f"expected epsilon to be a finite number >= 0, got {epsilon!r}")
+        check_epsilon(epsilon)
         return cls(round(epsilon * counted), _local(data, local))
 
     @classmethod
@@ -137,6 +136,12 @@ class Budget:
 
 class BudgetExceededError(ValueError):
     """Flips that a budget does not allow."""
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise unless this is a share that a budget can be made from."""
+    if not isinstance(epsilon, (int, float)) or not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"expected epsilon to be a finite number >= 0, got {epsilon!r}")
 
 
 def _incident(data: Data, nodes: Tensor) -> float:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from edgeproof._version import __version__
-from edgeproof.cli import datasets, demo, info, train
+from edgeproof.cli import attack, datasets, demo, evaluate, info, train
 
 app = typer.Typer(
     name="edgeproof",
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("attack")(attack.attack)
+app.command("evaluate")(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)
 app.command("info")(info.info)
 

@@ -18,7 +18,7 @@ from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
 from edgeproof.attacks.registry import available, build
 from edgeproof.attacks.suite import Entry, standard
-from edgeproof.budget import Budget
+from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.surrogate import imitate
 from edgeproof.result import Score
@@ -182,6 +182,8 @@ def evaluate(
 def _checked(epsilons: Sequence[float]) -> list[float]:
     if isinstance(epsilons, (int, float)):
         raise TypeError(f"expected a list of epsilons, such as [0.05, 0.1], got {epsilons!r}")
+    for epsilon in epsilons:
+        check_epsilon(epsilon)
     found = [float(epsilon) for epsilon in epsilons]
     if not found or len(set(found)) != len(found):
         raise ValueError(f"expected distinct epsilons, at least one, got {list(epsilons)}")

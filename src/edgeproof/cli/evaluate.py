@@ -1,0 +1,108 @@
+"""``edgeproof evaluate``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import edgeproof as ep
+from edgeproof._files import check_writable
+from edgeproof.cli._options import Device, Quiet, Root, parse_device
+from edgeproof.cli._target import Count, Dataset, Epsilons, Local, Model, SplitName, SplitSeed, check_aim, take_aim
+from edgeproof.datasets import write_npz
+from edgeproof.evaluation import Evaluation, EvaluationWarning
+from edgeproof.result import Result, describe_environment, describe_model, describe_split
+
+
+def evaluate(
+    model: Model,
+    epsilon: Epsilons = [0.05, 0.1, 0.25],  # noqa: B006
+    local: Local = None,
+    count: Count = "incident",
+    dataset: Dataset = None,
+    split: SplitName = None,
+    split_seed: SplitSeed = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Run these instead of the standard suite: {', '.join(ep.attacks.available())}; repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("evaluation.json"),
+    graph: Annotated[
+        Path | None, typer.Option(help="Where the worst graph at the largest epsilon goes, as .npz.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all random choices.")] = 0,
+    root: Root = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Attack a model in every way known; the worst is how robust it is.
+
+    The standard suite has nothing to tune, and warns where its figures may be too good.
+
+    Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
+    """
+    place = parse_device(device)
+    for name in attack or []:
+        ep.attacks.build(name)
+    for path in (out, *([graph] if graph is not None else [])):
+        check_writable(path)
+    known = check_aim(model, dataset, split, epsilon)
+    aim = take_aim(model, dataset, split, split_seed, known, root, place)
+    view = aim.split.test
+    with warnings.catch_warnings():
+        # They are in the result, and shown below it.
+        warnings.simplefilter("ignore", EvaluationWarning)
+        found = ep.evaluate(
+            aim.model,
+            view.data,
+            view.nodes,
+            epsilon,
+            attack or "standard",
+            local=local,
+            count=count,
+            seed=seed,
+            progress=not quiet,
+        )
+    if graph is not None:
+        write_npz(found.worst[max(found.epsilons)].data, graph)
+    result = Result(
+        command=shlex.join(["edgeproof", *sys.argv[1:]]),
+        dataset=aim.dataset,
+        split=describe_split(aim.split),
+        model=describe_model(aim.model),
+        training=aim.training,
+        seed=seed,
+        scores=found.scores(),
+        environment=describe_environment(place),
+        threat={
+            "local": local,
+            "count": count,
+            "budgets": {str(row.epsilon): row.total for row in found.rows},
+            "attacks": {row.attack: row.attack for row in found.rows} if attack else "standard",
+        },
+        warnings=found.warnings,
+    )
+    result.write(out)
+    _show(found, f"{result.model['name']}, {aim.dataset}")
+    Console().print(f"result: {out}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _show(found: Evaluation, title: str) -> None:
+    table = Table(title=f"Accuracy under attack: {title}, clean {found.clean_accuracy:.1%}")
+    table.add_column("attack")
+    for epsilon in found.epsilons:
+        table.add_column(f"ε = {epsilon:g}", justify="right")
+    for name in dict.fromkeys(row.attack for row in found.rows):
+        table.add_row(name, *(f"{row.accuracy:.1%}" for row in found.rows if row.attack == name))
+    table.add_section()
+    table.add_row("worst", *(f"{found.accuracy(epsilon):.1%}" for epsilon in found.epsilons), style="bold")
+    Console().print(table)
+    for warning in found.warnings:
+        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {warning}", soft_wrap=True)

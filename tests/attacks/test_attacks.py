@@ -1,0 +1,265 @@
+"""Every attack, every model: budgets, graphs, determinism, strength. A new attack adds a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN as PyGGCN
+
+import edgeproof as ep
+from edgeproof.attacks import (
+    DICE,
+    FGSM,
+    LRBCD,
+    PGD,
+    PRBCD,
+    Attack,
+    GivenFlips,
+    GreedyRBCD,
+    LocalSearch,
+    RandomFlips,
+)
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget, BudgetExceededError
+
+ATTACKS: list[Attack] = [
+    PGD(steps=8, samples=3),
+    PRBCD(steps=8, fine_tune_steps=4, block_size=2_000, samples=3),
+    LRBCD(steps=8, block_size=2_000, samples=3),
+    FGSM(),
+    FGSM(loss="log_margin"),
+    GreedyRBCD(steps=4, block_size=2_000),
+    LocalSearch(start=GreedyRBCD(steps=4, block_size=2_000), patience=2, candidates=4, swaps=3),
+    DICE(),
+    RandomFlips(),
+]
+USING_GRADIENTS = ATTACKS[:7]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "MLP", "PyG"]
+
+
+class Own(nn.Module):
+    """A user's model: PyG's, as it is."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.net = PyGGCN(in_channels, 8, 2, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        out: Tensor = self.net(x, edge_index, edge_weight)
+        return out
+
+
+def build(name: str, data: Data) -> nn.Module:
+    classes = ep.num_classes(data)
+    if name == "PyG":
+        torch.manual_seed(0)
+        return Own(data.num_features, classes)
+    return ep.models.build(name, data.num_features, classes, {"hidden_channels": 8}, seed=0)
+
+
+def check_result(result: ep.attacks.AttackResult, data: Data, nodes: Tensor, model: nn.Module) -> None:
+    """Within the budget; an undirected, unweighted graph without loops that differs in these flips; true figures."""
+    result.budget.check(result.flips)
+    ep.check_data(result.data)
+    assert result.data.get("edge_weight") is None
+    dense = torch.zeros(2, data.num_nodes, data.num_nodes)
+    dense[0][data.edge_index[0], data.edge_index[1]] = 1
+    dense[1][result.data.edge_index[0], result.data.edge_index[1]] = 1
+    assert torch.equal((dense[0] != dense[1]).triu().nonzero().T, result.flips)
+    torch.testing.assert_close(result.data.x, data.x)
+    logits = ep.models.predict(model, result.data)[nodes]
+    assert result.accuracy == float(ep.losses.accuracy(logits, data.y[nodes]))
+    torch.testing.assert_close(result.margins, ep.losses.margin(logits, data.y[nodes]))
+    assert len(result.trace) <= result.attack.num_steps(result.budget)
+    assert all(seconds >= 0 for seconds in result.seconds.values())
+
+
+@pytest.fixture(scope="module")
+def small() -> Data:
+    return ep.datasets.csbm("homophilous", num_nodes=60, p=0.12, q=0.03, K=4.0, seed=3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+def test_every_attack_on_every_model(attack: Attack, name: str, small: Data) -> None:
+    """With and without local budgets, in one call; twice, to the same flips."""
+    model = build(name, small)
+    nodes = torch.arange(0, small.num_nodes, 3)
+    budgets = [
+        Budget.from_epsilon(small, nodes, 0.15),
+        Budget.from_epsilon(small, nodes, 0.15, local=0.5),
+        Budget.from_epsilon(small, nodes, 0.0),
+        Budget(9, torch.zeros(small.num_nodes, dtype=torch.long)),
+    ]
+    results = attack(model, small, nodes, budgets, seed=1)
+    for result in results:
+        check_result(result, small, nodes, model)
+    assert [result.flips.size(1) for result in results[2:]] == [0, 0]
+    if attack in USING_GRADIENTS:
+        assert all(result.accuracy <= result.clean_accuracy for result in results)
+        assert results[0].path == ("autograd" if name == "PyG" else "propagate")
+    again = attack(model, small, nodes, budgets[0], seed=1)
+    assert torch.equal(again.flips, results[0].flips)
+    assert again.trace == results[0].trace
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    attack=st.sampled_from(ATTACKS),
+    model=st.sampled_from(["GCN", "GPRGNN", "GAT"]),
+    total=st.integers(0, 60),
+    has_local=st.booleans(),
+)
+def test_budgets_hold_on_any_graph(seed: int, attack: Attack, model: str, total: int, has_local: bool) -> None:
+    """From empty to complete graphs of two to ten nodes, and budgets from nothing to more than there are pairs."""
+    generator = torch.Generator().manual_seed(seed)
+    n = int(torch.randint(2, 11, (), generator=generator))
+    share = float(torch.rand((), generator=generator)) * 1.4 - 0.2
+    upper = (torch.rand(n, n, generator=generator) < share).triu(1)
+    data = Data(
+        x=torch.randn(n, 3, generator=generator),
+        edge_index=(upper | upper.T).nonzero().T.contiguous(),
+        y=torch.arange(n) % 2,
+    )
+    nodes = torch.randperm(n, generator=generator)[: int(torch.randint(1, n + 1, (), generator=generator))]
+    local = torch.randint(0, 4, (n,), generator=generator) if has_local else None
+    network = ep.models.build(model, 3, 2, {"hidden_channels": 4}, seed=seed)
+    attack = replace(attack, block_size=200) if hasattr(attack, "block_size") else attack
+    result = attack(network, data, nodes, Budget(total, local), seed=seed)
+    check_result(result, data, nodes, network)
+
+
+def test_attacks_beat_random_flips(sbm: Data, split: ep.splits.Split) -> None:
+    """On a trained model each attack that uses gradients beats the mean of ten random ones clearly."""
+    model = ep.models.build("GCN", sbm.num_features, 2, seed=0)
+    ep.train(model, split, max_epochs=100, seed=0, progress=False)
+    data, nodes = split.test.data, split.test.nodes
+    budget = Budget.from_epsilon(data, nodes, 0.2)
+    random = [RandomFlips()(model, data, nodes, budget, seed=seed).accuracy for seed in range(10)]
+    for attack in (PGD(steps=40), PRBCD(steps=40, fine_tune_steps=10), LRBCD(steps=40), FGSM(), GreedyRBCD(steps=20)):
+        assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
+
+
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT"])
+def test_fgsm_flips_the_best_pair_by_gradient(name: str, small: Data) -> None:
+    """Unless the model does better for it: then the best on the way is to change nothing."""
+    model, nodes = build(name, small), torch.arange(20)
+    pairs = torch.combinations(torch.arange(small.num_nodes)).T
+    gradient = ep.propagation.EdgeGradientEngine(model, small, nodes)().at(pairs)
+    best = GivenFlips(flips=pairs[:, gradient.argmax()][:, None])(model, small, nodes, Budget(1))
+    expected = best.flips if best.accuracy <= best.clean_accuracy else best.flips[:, :0]
+    assert torch.equal(FGSM()(model, small, nodes, Budget(1)).flips, expected)
+
+
+def test_dice_deletes_within_and_connects_between_classes(small: Data) -> None:
+    nodes = torch.arange(20)
+    result = DICE(add_ratio=0.5)(build("GCN", small), small, nodes, Budget(16))
+    edges = {(int(u), int(v)) for u, v in small.edge_index.T}
+    removed = [pair for pair in result.flips.T.tolist() if tuple(pair) in edges]
+    added = [pair for pair in result.flips.T.tolist() if tuple(pair) not in edges]
+    assert len(removed) == len(added) == 8
+    assert all(small.y[u] == small.y[v] for u, v in removed)
+    assert all(small.y[u] != small.y[v] for u, v in added)
+    assert all(u < 20 for u, _ in result.flips.T.tolist())
+    only_added = DICE(add_ratio=1.0)(build("GCN", small), small, nodes, Budget(16))
+    assert not any(tuple(pair) in edges for pair in only_added.flips.T.tolist())
+
+
+def test_pseudo_labels_are_attacked_instead_of_labels(small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(30)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    result = GreedyRBCD(loss="log_margin")(model, small, nodes, Budget(10), labels=labels)
+    assert result.clean_accuracy == 1.0
+    assert result.accuracy < 1.0
+    assert int((result.margins > 0).sum()) == round(result.accuracy * 30)
+
+
+def test_training_settings_are_the_papers() -> None:
+    assert LRBCD().for_training() == LRBCD(steps=20, block_size=1_000_000, lr=2000.0)
+    assert PRBCD().for_training() == PRBCD(steps=20, fine_tune_steps=0, block_size=1_000_000, keep_best=False)
+    assert PGD().for_training() == PGD(steps=10)
+    assert GreedyRBCD().for_training() == GreedyRBCD(steps=20, block_size=1_000_000)
+    assert DICE().for_training() == DICE()
+
+
+def test_a_dishonest_attack_is_caught(small: Data) -> None:
+    class Greedy(Attack):
+        def num_steps(self, budget: Budget) -> int:
+            return 0
+
+        def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+            return torch.tensor([[0, 1, 2], [1, 2, 3]])
+
+    with pytest.raises(BudgetExceededError, match="the budget is 2 flips in all, got 3"):
+        Greedy()(build("GCN", small), small, torch.arange(5), Budget(2))
+
+
+def test_flips_of_one_model_can_be_tried_on_another(small: Data) -> None:
+    nodes = torch.arange(20)
+    found = FGSM()(build("GCN", small), small, nodes, Budget(5))
+    carried = GivenFlips(flips=found.flips, origin="GCN")(build("GPRGNN", small), small, nodes, Budget(5))
+    assert torch.equal(carried.flips, found.flips)
+    with pytest.raises(BudgetExceededError):
+        GivenFlips(flips=found.flips)(build("GPRGNN", small), small, nodes, Budget(1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PRBCD(steps=0), "steps to be a whole number >= 1, got 0"),
+        (lambda: LRBCD(block_size=1), "block_size to be a whole number >= 2"),
+        (lambda: PGD(lr=float("nan")), "lr to be a finite number > 0"),
+        (lambda: FGSM(loss="tanh"), "did you mean 'tanh_margin'"),
+        (lambda: GreedyRBCD(steps=1.5), "whole number"),
+        (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),
+        (lambda: ep.attacks.build("PRBC"), "did you mean 'PRBCD'"),
+        (lambda: ep.attacks.build("PRBCD", {"step": 3}), "unknown setting of PRBCD 'step': did you mean 'steps'"),
+    ],
+)
+def test_bad_settings_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(5)
+    attack = RandomFlips()
+    with pytest.raises(TypeError, match=r"expected an edgeproof\.Budget, got int"):
+        attack(model, small, nodes, [3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="at least one budget"):
+        attack(model, small, nodes, [])
+    with pytest.raises(ValueError, match="local budgets for the 60 nodes of the graph, got 3"):
+        attack(model, small, nodes, Budget(1, torch.tensor([1, 1, 1])))
+    with pytest.raises(ValueError, match="at least one node"):
+        attack(model, small, nodes[:0], Budget(1))
+    with pytest.raises(ValueError, match="one int64 label per node"):
+        attack(model, small, nodes, Budget(1), labels=torch.tensor([0, 1]))
+    with pytest.raises(TypeError, match="expected a torch module"):
+        attack(len, small, nodes, Budget(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="did you mean 'numba'"):
+        attack(model, small, nodes, Budget(1), backend="numbe")
+    with pytest.raises(ValueError, match="block_size >= twice the budget of 30 flips, got 20"):
+        PRBCD(block_size=20)(model, small, nodes, Budget(30))
+    broken = build("GCN", small)
+    with torch.no_grad():
+        next(broken.parameters()).fill_(float("nan"))
+    with pytest.raises(ValueError, match="expected finite logits from GCN"):
+        attack(broken, small, nodes, Budget(1))
+    bad = small.clone()
+    bad.x[3, 0] = float("nan")
+    with pytest.raises(ValueError, match="NaN or Inf"):
+        attack(model, bad, nodes, Budget(1))
+
+
+def test_pgd_refuses_graphs_that_are_too_large(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeproof.attacks.pgd._MOST_PAIRS", 1000)
+    with pytest.raises(ValueError, match="use PRBCD or LRBCD"):
+        PGD(steps=1)(build("GCN", small), small, torch.arange(5), Budget(1))

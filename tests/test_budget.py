@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.budget import BudgetExceededError
+
+
+def test_the_two_counting_rules(graph: Data) -> None:
+    """A triangle 0 1 2 with a tail to 3, a pair 4 5, and node 6 alone."""
+    nodes = torch.tensor([0, 3, 6])
+    assert ep.Budget.from_epsilon(graph, nodes, 1.0).total == 3
+    # Degrees 2, 1 and 0.
+    assert ep.Budget.from_epsilon(graph, nodes, 2.0, count="half_degree").total == 3
+    assert ep.Budget.from_epsilon(graph, nodes, 0.0).total == 0
+    everyone = torch.arange(7)
+    assert ep.Budget.from_epsilon(graph, everyone, 1.0).total == 5
+    assert ep.Budget.from_epsilon(graph, everyone, 1.0, count="half_degree").total == 5
+    assert ep.Budget.from_epsilon(graph, torch.tensor([6]), 5.0).total == 0
+
+
+def test_local_budgets_from_degrees_or_by_hand(graph: Data) -> None:
+    nodes = torch.tensor([0])
+    half = ep.Budget.from_epsilon(graph, nodes, 1.0, local=0.5)
+    assert half.local is not None
+    assert half.local.tolist() == [1, 1, 1, 0, 0, 0, 0]
+    assert half.usable is not None
+    assert half.usable.tolist() == [0, 1, 2]
+    own = torch.tensor([3, 0, 0, 0, 0, 0, 1])
+    assert ep.Budget.from_epsilon(graph, nodes, 1.0, local=own).local is own
+    none = ep.Budget.from_epsilon(graph, nodes, 1.0)
+    assert none.local is None
+    assert none.usable is None
+    several = ep.Budget.from_epsilons(graph, nodes, [0.0, 1.0, 2.0], local=0.5)
+    assert [budget.total for budget in several] == [0, 2, 4]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10_000), epsilon=st.floats(0, 3))
+def test_totals_by_plain_counting(seed: int, epsilon: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    upper = (torch.rand(9, 9, generator=generator) < 0.4).triu(1)
+    data = Data(x=torch.zeros(9, 1), edge_index=(upper | upper.T).nonzero().T.contiguous())
+    nodes = torch.randperm(9, generator=generator)[:4]
+    edges = {(int(u), int(v)) for u, v in upper.nonzero()}
+    incident = sum(u in nodes or v in nodes for u, v in edges)
+    degrees = sum(u in edge for edge in edges for u in nodes.tolist())
+    assert ep.Budget.from_epsilon(data, nodes, epsilon).total == round(epsilon * incident)
+    assert ep.Budget.from_epsilon(data, nodes, epsilon, count="half_degree").total == round(epsilon * degrees / 2)
+
+
+@pytest.mark.parametrize(
+    ("flips", "message"),
+    [
+        ([[0, 1, 2], [1, 2, 3]], "the budget is 2 flips in all, got 3"),
+        ([[0, 1], [1, 0]], "flipped once or not at all, got 1 repeated"),
+        ([[0, 0], [1, 2]], "node 0 has a budget of 1, got 2 flips at it"),
+        ([[3, 1], [1, 3]], "got 1 repeated"),
+        ([[3], [1]], "node 3 has a budget of 0, got 1 flips at it"),
+        ([[3, 0], [2, 2]], "node 2 has a budget of 1, got 2 flips at it; 1 more nodes exceed theirs"),
+    ],
+)
+def test_a_check_says_what_breaks_where_and_by_how_much(flips: list[list[int]], message: str) -> None:
+    budget = ep.Budget(2, torch.tensor([1, 1, 1, 0]))
+    with pytest.raises(BudgetExceededError, match=message):
+        budget.check(torch.tensor(flips))
+
+
+def test_what_fits_passes_and_is_deducted() -> None:
+    budget = ep.Budget(3, torch.tensor([1, 2, 1, 0]))
+    flips = torch.tensor([[0, 1], [1, 2]])
+    budget.check(flips)
+    left = budget.after(flips)
+    assert left.total == 1
+    assert left.local is not None
+    assert left.local.tolist() == [0, 0, 0, 0]
+    ep.Budget(0).check(torch.empty(2, 0, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda data: ep.Budget(-1), "total to be a whole number >= 0, got -1"),
+        (lambda data: ep.Budget(1.5), "whole number"),
+        (lambda data: ep.Budget(1, torch.tensor([0.5])), "1-D int64 tensor"),
+        (lambda data: ep.Budget(1, torch.tensor([1, -2])), "got -2 at node 1"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), -0.1), "epsilon to be a finite number >= 0"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), float("nan")), "epsilon to be a finite number"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, count="incidnt"), "did you mean 'incident'"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([], dtype=torch.long), 0.1), "at least one node"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=-1.0), "local as a factor >= 0"),
+        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=torch.tensor([1])), "shape .7."),
+    ],
+)
+def test_bad_budgets_are_refused(make: object, message: str, graph: Data) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(graph)  # type: ignore[operator]
