@@ -105,3 +105,18 @@ def test_only_data_is_a_graph() -> None:
 def test_bad_nodes_raise(graph: Data, nodes: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_nodes(nodes, graph)  # type: ignore[arg-type]
+
+
+def test_flipping_pairs_twice_gives_the_graph_back(graph: Data) -> None:
+    flips = torch.tensor([[0, 5, 2], [1, 6, 1]])
+    flipped = ep.graph.flip_pairs(graph, flips)
+    ep.check_data(flipped)
+    edges = {tuple(pair) for pair in flipped.edge_index.T.tolist()}
+    assert (0, 1) not in edges
+    assert (1, 2) not in edges
+    assert {(5, 6), (6, 5), (0, 2)} <= edges
+    assert torch.equal(ep.graph.flip_pairs(flipped, flips).edge_index, graph.edge_index)
+    weighted = graph.clone()
+    weighted.edge_weight = torch.ones(graph.edge_index.size(1))
+    assert "edge_weight" not in ep.graph.flip_pairs(weighted, flips)
+    assert "edge_weight" in weighted

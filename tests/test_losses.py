@@ -37,3 +37,25 @@ def test_losses_have_gradients() -> None:
 def test_an_unknown_loss_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown loss 'tanhMargin': did you mean 'tanh_margin'"):
         losses.get("tanhMargin")
+
+
+def test_the_log_margin_values_the_nearest_node_most() -> None:
+    """Its slope falls with the margin where a node stands, and is zero once it has fallen a little way."""
+    logits = torch.tensor([[0.1, 0.0], [1.0, 0.0], [5.0, 0.0], [-0.01, 0.0], [-3.0, 0.0]], dtype=torch.float64)
+    logits.requires_grad_()
+    labels = torch.zeros(5, dtype=torch.long)
+    loss = losses.log_margin(logits, labels)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    worth = (-gradient[:, 0]).tolist()
+    assert worth[3] > worth[0] > worth[1] > worth[2] > 0
+    assert worth[4] == 0
+    scaled = losses.log_margin(1e-4 * logits.detach(), labels)
+    torch.testing.assert_close(loss.detach(), scaled)
+
+
+def test_the_log_margin_is_smooth_at_the_boundary() -> None:
+    logits = torch.tensor([[1e-9, 0.0], [-1e-9, 0.0], [4.0, -4.0]], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(losses.log_margin(logits, torch.zeros(3, dtype=torch.long)), logits)
+    torch.testing.assert_close(gradient[0], gradient[1], rtol=1e-6, atol=0)
+    same = torch.zeros(3, 2, dtype=torch.float64)
+    assert bool(losses.log_margin(same, torch.zeros(3, dtype=torch.long)).isfinite())

@@ -113,3 +113,31 @@ def test_rare_draws_reach_every_number() -> None:
     """Gaps of hundreds of millions of pairs, none of them rounded to a multiple of something."""
     first = [int(sample_block(3_000_000, 100, generator=generator(seed)).number[0]) for seed in range(200)]
     assert 3 <= sum(number % 16 == 0 for number in first) <= 30
+
+
+@pytest.mark.parametrize("size", [5, 40, 10_000])
+def test_blocks_among_some_nodes_only(size: int) -> None:
+    nodes = torch.tensor([1, 4, 5, 9, 30, 31, 47])
+    block = sample_block(50, size, generator=generator(0), nodes=nodes)
+    assert bool(torch.isin(block.pairs.both, nodes).all())
+    assert bool((block.pairs.key.diff() > 0).all())
+    assert block.num_nodes == 7
+    if size >= 21:
+        assert len(block.pairs) == 21
+    fresh = resample(block.with_flip(torch.ones_like(block.flip)), size, generator=generator(1))
+    assert bool(torch.isin(fresh.pairs.both, nodes).all())
+    assert bool((fresh.pairs.key.diff() > 0).all())
+
+
+def test_pairs_with_an_end_among_some_nodes() -> None:
+    nodes = torch.tensor([7, 2])
+    everything = blocks.sample_touching(nodes, 10, 10**6, generator=generator(0))
+    assert {tuple(pair) for pair in everything.T.tolist()} == {
+        (u, v) for u in range(10) for v in range(u + 1, 10) if {u, v} & {2, 7}
+    }
+    assert everything.size(1) == 17
+    some = blocks.sample_touching(torch.arange(100), 1000, 500, generator=generator(0))
+    assert some.unique(dim=1).size(1) == some.size(1)
+    assert 300 < some.size(1) < 1100
+    assert bool((some[0] < some[1]).all())
+    assert bool((some[0] < 100).all())

@@ -92,7 +92,7 @@ def test_how_near_the_greedy_value_comes_to_the_optimum(capsys: pytest.CaptureFi
     to_milp, to_lp = [], []
     for seed in range(40):
         random = np.random.default_rng(seed)
-        n = 12
+        n = 7
         pairs = torch.tensor(list(combinations(range(n), 2))).T
         p = random.exponential(0.4, pairs.size(1)).clip(0, 1)
         local, total = random.integers(0, 4, n), int(random.integers(1, 10))

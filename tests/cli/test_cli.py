@@ -11,32 +11,12 @@ import pytest
 import torch
 
 import edgeproof as ep
-from edgeproof.cli import main
 from edgeproof.cli._options import parse_device, parse_settings
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.result import Result
 from edgeproof.training import Epoch, fit
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Call the command line as a shell would: exit status, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["edgeproof", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--quiet")

@@ -478,3 +478,24 @@ def test_nothing_to_score_is_fine(double: Data) -> None:
         gradient = EdgeGradientEngine(MODELS[name][0](), double, torch.arange(7))()
         assert gradient.at(torch.empty(2, 0, dtype=torch.long)).shape == (0,)
         assert gradient.top(3, among=torch.tensor([4])).pairs.shape == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["GCN", "GAT", "GPRGNN", "ChebNetII", "MLP"])
+def test_many_sets_of_flips_side_by_side(name: str, sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each as if it were alone, on the graph with these flips; on the other path, too."""
+    model = ep.models.build(name, sbm.num_features, 2, {"hidden_channels": 8}, seed=0).double()
+    data = sbm.clone()
+    data.x = data.x.double()
+    generator = torch.Generator().manual_seed(0)
+    sets = [
+        Pairs.from_number(torch.randperm(200 * 199 // 2, generator=generator)[:size].sort().values, 200).both
+        for size in (0, 1, 30, 7, 200)
+    ]
+    expected = [ep.models.predict(model, ep.graph.flip_pairs(data, flips)) for flips in sets]
+    for path, nodes in (("propagate", 1 << 17), ("propagate", 400), ("autograd", 1)):
+        monkeypatch.setattr("edgeproof.propagation.edge_gradient._SIDE_BY_SIDE", nodes)
+        engine = EdgeGradientEngine(model, data, torch.arange(10), path=path)
+        found = torch.cat(list(engine.logits_of(sets)))
+        torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)
+        alone = engine.logits(sets[2], torch.ones(30, dtype=torch.float64))
+        torch.testing.assert_close(alone, expected[2], rtol=1e-9, atol=1e-9)

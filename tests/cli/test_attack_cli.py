@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import edgeproof as ep
+from edgeproof.result import Result
+
+Run = Callable[..., tuple[int, str, str]]
+
+OWN_MODEL = """
+import torch
+from torch_geometric.nn import GCN
+
+def build():
+    torch.manual_seed(0)
+    return GCN(21, 8, 2, 2)
+
+def narrow():
+    return GCN(5, 8, 2, 2)
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture
+def model(run: Run) -> str:
+    """A trained model in the folder that the commands run in."""
+    code, _, _ = run("train", "--dataset", "csbm", "--model", "GCN", "--seed", "2", "--max-epochs", "20", "--quiet")
+    assert code == 0
+    return "model.safetensors"
+
+
+def test_attack_writes_result_and_graphs(run: Run, model: str) -> None:
+    arguments = ("attack", "--model", model, "--attack", "LRBCD", "-e", "0.1", "-e", "0.25", "--local", "0.5")
+    code, out, _ = run(*arguments, "--set", "steps=5", "--graph", "graphs/hit.npz", "--quiet")
+    assert code == 0
+    assert "LRBCD on GCN, csbm" in out
+    result = Result.read("attack.json")
+    assert result.threat["local"] == 0.5
+    assert result.threat["attacks"] == {"LRBCD": repr(ep.attacks.LRBCD(steps=5))}
+    assert result.training["max_epochs"] == 20
+    # The model's own split, from the file beside it.
+    split = ep.splits.inductive(ep.datasets.load("csbm"), 2)
+    assert result.split["fingerprint"] == split.fingerprint
+    for epsilon in (0.1, 0.25):
+        graph = ep.datasets.read_npz(f"graphs/hit-{epsilon}.npz")
+        budget = ep.Budget.from_epsilon(split.test.data, split.test.nodes, epsilon, local=0.5)
+        assert result.threat["budgets"][str(epsilon)] == budget.total
+        accuracy = ep.evaluation.clean_accuracy(ep.load(model), graph, split.test.nodes)
+        assert result.score("test", "LRBCD", epsilon) == accuracy
+
+
+def test_evaluate_runs_chosen_attacks(run: Run, model: str) -> None:
+    code, out, _ = run(
+        "evaluate", "--model", model, "-e", "0.1", "--attack", "FGSM", "--attack", "DICE", "--graph", "worst.npz", "-q"
+    )
+    assert code == 0
+    assert "worst" in out
+    result = Result.read("evaluation.json")
+    assert {score.attack for score in result.scores} == {"clean", "FGSM", "DICE", "worst"}
+    assert result.score("test", "worst", 0.1) <= result.score("test", "FGSM", 0.1)
+    graph = ep.datasets.read_npz("worst.npz")
+    split = ep.splits.inductive(ep.datasets.load("csbm"), 2)
+    assert ep.evaluation.clean_accuracy(ep.load(model), graph, split.test.nodes) == result.score("test", "worst", 0.1)
+
+
+def test_the_standard_suite_from_the_command_line(run: Run, model: str) -> None:
+    code, _, _ = run("evaluate", "--model", model, "-e", "0.02", "-q")
+    assert code == 0
+    result = Result.read("evaluation.json")
+    assert result.threat["attacks"] == "standard"
+    assert "local search" in {score.attack for score in result.scores}
+
+
+def test_warnings_are_shown_and_kept(run: Run) -> None:
+    run("train", "--dataset", "csbm", "--model", "MLP", "--max-epochs", "5", "--quiet")
+    code, _, err = run("evaluate", "--model", "model.safetensors", "-e", "0.1", "--attack", "FGSM", "-q")
+    assert code == 0
+    assert "warning: the gradient is (nearly) zero" in err
+    assert "does not use the graph" in json.loads(Path("evaluation.json").read_text())["warnings"][0]
+
+
+def test_a_model_of_ones_own(run: Run) -> None:
+    Path("own_model_for_cli.py").write_text(OWN_MODEL)
+    arguments = ("--dataset", "csbm", "--attack", "GreedyRBCD", "--set", "steps=3", "--set", "block_size=1000", "-q")
+    code, out, _ = run("attack", "--model", "own_model_for_cli:build", *arguments)
+    assert code == 0
+    assert "GreedyRBCD on GCN, csbm" in out
+    code, _, err = run("attack", "--model", "own_model_for_cli:bild", *arguments)
+    assert code == 1
+    assert "did you mean 'build'" in err
+    code, _, err = run("attack", "--model", "own_model_for_cli:narrow", *arguments)
+    assert code == 1
+    assert "the model does not fit the graph of 21 features" in err
+    code, _, err = run("attack", "--model", "own_model_for_cli:number", *arguments)
+    assert code == 1
+    assert "to return a torch module, got int" in err
+    code, _, err = run("attack", "--model", "no_such_module:build", *arguments)
+    assert code == 1
+    assert "cannot import 'no_such_module'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--attack", "LRBC"), "did you mean 'LRBCD'"),
+        (("--set", "step=3"), "unknown setting of PRBCD 'step': did you mean 'steps'"),
+        (("-e", "-0.1"), "epsilon to be a finite number >= 0"),
+        (("-e", "0.1", "-e", "0.1"), "distinct epsilons"),
+        (("--dataset", "coraml"), "did you mean 'cora_ml'"),
+        (("--split", "inductve"), "did you mean 'inductive'"),
+        (("--count", "half"), "did you mean 'half_degree'"),
+        (("--graph", "graph.txt"), "ends in .npz"),
+        (("--out", "."), "expected a file to write"),
+        (("--device", "gpu9"), "expected a device of this machine"),
+    ],
+)
+def test_bad_input(run: Run, model: str, arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = run("attack", "--model", model, "--quiet", *arguments)
+    assert code == 1
+    assert message in err
+    assert not Path("attack.json").exists()
+
+
+def test_models_that_are_not_there_or_not_whole(run: Run, model: str) -> None:
+    code, _, err = run("attack", "--model", "nowhere.safetensors")
+    assert code == 1
+    assert "no model at nowhere.safetensors" in err
+    Path(model).write_bytes(Path(model).read_bytes()[:100])
+    code, _, err = run("attack", "--model", model)
+    assert code == 1
+    assert "damaged" in err
+    Path(model + ".json").unlink()
+    code, _, err = run("attack", "--model", model)
+    assert code == 1
+    assert "expected --dataset" in err
+
+
+def test_a_split_that_cannot_be_had_again_is_refused(run: Run, model: str) -> None:
+    """The test nodes of another split may have been trained on."""
+    beside = Path(model + ".json")
+    values = json.loads(beside.read_text())
+    values["split"]["fingerprint"] = "0" * 16
+    beside.write_text(json.dumps(values))
+    code, _, err = run("attack", "--model", model, "--set", "steps=2")
+    assert code == 1
+    assert "cannot find the split of csbm that the model was trained on" in err
+    code, _, _ = run("attack", "--model", model, "--dataset", "csbm", "--set", "steps=2", "--quiet")
+    assert code == 0
+
+
+def test_a_model_trained_on_the_whole_graph_is_attacked_there(run: Run) -> None:
+    run("train", "--dataset", "csbm", "--model", "GCN", "--max-epochs", "5", "--all-nodes", "--quiet")
+    code, _, _ = run("attack", "--model", "model.safetensors", "--attack", "RandomFlips", "--quiet")
+    assert code == 0
+    whole = ep.datasets.load("csbm", largest_component=False)
+    assert Result.read("attack.json").split["fingerprint"] == ep.splits.inductive(whole, 0).fingerprint
+    assert torch.is_tensor(whole.x)

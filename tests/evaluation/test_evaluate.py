@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, GreedyRBCD
+from edgeproof.attacks.suite import standard
+from edgeproof.evaluation import EvaluationWarning, checks
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[ep.models.GraphModel, ep.splits.Split]:
+    data = ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)
+    split = ep.splits.inductive(data, seed=0, train_per_class=20, val_per_class=20, test_share=0.2)
+    model = ep.models.build("GCN", data.num_features, 2, seed=0)
+    ep.train(model, split, max_epochs=100, seed=0, progress=False)
+    return model, split
+
+
+@pytest.mark.parametrize("local", [None, 0.5])
+def test_the_standard_suite(trained: tuple[ep.models.GraphModel, ep.splits.Split], local: float | None) -> None:
+    model, split = trained
+    data, nodes = split.test.data, split.test.nodes
+    found = ep.evaluate(model, data, nodes, [0.1, 0.05], local=local)
+    names = {row.attack for row in found.rows}
+    assert names == {
+        "RandomFlips",
+        "DICE",
+        "PRBCD" if local is None else "LRBCD",
+        "GreedyRBCD, log margin",
+        "exact greedy, log margin",
+        "transfer",
+        "local search",
+    }
+    assert len(found.rows) == 2 * len(names)
+    assert found.epsilons == [0.1, 0.05]
+    for epsilon in found.epsilons:
+        budget = ep.Budget.from_epsilon(data, nodes, epsilon, local=local)
+        worst = found.worst[epsilon]
+        budget.check(worst.flips)
+        assert found.accuracy(epsilon) == min(row.accuracy for row in found.rows if row.epsilon <= epsilon)
+        logits = ep.models.predict(model, worst.data)[nodes]
+        assert worst.accuracy == float(ep.losses.accuracy(logits, data.y[nodes]))
+    assert found.accuracy(0.1) <= found.accuracy(0.05) < found.clean_accuracy
+    assert {score.attack for score in found.scores()} == names | {"clean", "worst"}
+    assert "worst" in str(found)
+
+
+def test_own_choice_of_attacks(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+    model, split = trained
+    chosen = [FGSM(), FGSM(loss="log_margin"), "DICE"]
+    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], chosen)
+    assert [row.attack for row in found.rows] == ["FGSM(loss='tanh_margin')", "FGSM(loss='log_margin')", "DICE"]
+
+
+def test_the_suite_fits_the_budget_and_the_model() -> None:
+    small, large = [ep.Budget(10)], [ep.Budget(10**6)]
+    assert {entry.name for entry in standard(small, 1000, "propagate")} > {"exact greedy, log margin", "PRBCD"}
+    assert "exact greedy, log margin" not in {entry.name for entry in standard(large, 100_000, "propagate")}
+    assert "exact greedy, log margin" not in {entry.name for entry in standard([ep.Budget(100)], 3000, "autograd")}
+    local = [ep.Budget(10, torch.ones(1000, dtype=torch.long))]
+    assert LRBCD() in {entry.attack for entry in standard(local, 1000, "propagate")}
+    assert PRBCD() in {entry.attack for entry in standard(small, 1000, "propagate")}
+
+
+class Scaled(nn.Module):
+    """Hides its gradient behind enormous logits: the tanh margin is flat there."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        out: Tensor = self.model(x, edge_index, edge_weight)
+        return 1e6 * out
+
+
+class Noisy(Scaled):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        out: Tensor = self.model(x, edge_index, edge_weight)
+        return out + torch.randn_like(out)
+
+
+def test_hidden_gradients_are_noticed_and_do_not_help(
+    trained: tuple[ep.models.GraphModel, ep.splits.Split],
+) -> None:
+    model, split = trained
+    data, nodes = split.test.data, split.test.nodes
+    with pytest.warns(EvaluationWarning, match=r"the gradient is \(nearly\) zero"):
+        hidden = ep.evaluate(
+            Scaled(model), data, nodes, [0.1], [PRBCD(steps=20, fine_tune_steps=0), GreedyRBCD(loss="log_margin")]
+        )
+    plain = ep.evaluate(model, data, nodes, [0.1], [GreedyRBCD(loss="log_margin")])
+    # The log margin knows no scale: it finds as much behind the large logits.
+    assert hidden.rows[1].accuracy == pytest.approx(plain.rows[0].accuracy, abs=1 / nodes.numel())
+    assert hidden.warnings
+
+
+def test_a_model_without_a_graph_is_noticed(sbm: Data) -> None:
+    with pytest.warns(EvaluationWarning, match="either the model does not use the graph"):
+        found = ep.evaluate(ep.models.build("MLP", 21, 2, seed=0), sbm, torch.arange(30), [0.1], ["FGSM"])
+    assert found.accuracy(0.1) == found.clean_accuracy
+
+
+def test_random_answers_are_noticed(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+    model, split = trained
+    message = checks.random_output(Noisy(model), split.test.data)
+    assert message is not None
+    assert "answers at random" in message
+    assert checks.random_output(model, split.test.data) is None
+
+
+def test_orders_that_should_not_be_are_noticed() -> None:
+    epsilons = [0.1, 0.05]
+    strong = {"PRBCD": torch.tensor([0.5, 0.6]), "FGSM": torch.tensor([0.55, 0.5])}
+    assert checks.weak_beats_strong({"DICE": torch.tensor([0.5, 0.5])}, strong, epsilons) == []
+    (message,) = checks.weak_beats_strong({"DICE": torch.tensor([0.4, 0.5])}, strong, epsilons)
+    assert "DICE beats all attacks that use gradients at epsilon 0.1: 40.0% against 50.0%" in message
+    assert checks.weak_beats_strong({}, strong, epsilons) == []
+    (message,) = checks.rising_accuracy(strong, epsilons)
+    assert "FGSM does worse with a larger budget: 50.0% at epsilon 0.05, 55.0% at 0.1" in message
+    adaptive = torch.tensor([0.5, 0.5])
+    (message,) = checks.transfer_beats_adaptive(torch.tensor([0.6, 0.4]), adaptive, epsilons)
+    assert "at epsilon 0.05: 40.0% against 50.0%" in message
+
+
+def test_a_surrogate_can_be_given(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+    model, split = trained
+    other = ep.models.build("GPRGNN", 21, 2, seed=1)
+    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], [DICE()], surrogate=other)
+    assert [row.attack for row in found.rows] == ["DICE", "transfer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"epsilons": []}, ValueError, "distinct epsilons, at least one"),
+        ({"epsilons": [0.1, 0.1]}, ValueError, "distinct epsilons"),
+        ({"epsilons": 0.1}, TypeError, "a list of epsilons"),
+        ({"epsilons": [-1.0]}, ValueError, "epsilon to be a finite number >= 0"),
+        ({"attacks": "standrad"}, ValueError, "did you mean 'standard'"),
+        ({"attacks": ["PRBC"]}, ValueError, "did you mean 'PRBCD'"),
+        ({"attacks": []}, ValueError, "expected attacks"),
+        ({"count": "all"}, ValueError, "unknown count"),
+    ],
+)
+def test_bad_calls_are_refused(arguments: dict[str, object], error: type[Exception], message: str, sbm: Data) -> None:
+    model = ep.models.build("GCN", 21, 2, seed=0)
+    with pytest.raises(error, match=message):
+        ep.evaluate(model, sbm, torch.arange(10), **{"epsilons": [0.1], **arguments})  # type: ignore[arg-type]
+
+
+def test_nothing_is_warned_about_a_plain_model(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+    model, split = trained
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EvaluationWarning)
+        found = ep.evaluate(model, split.test.data, split.test.nodes, [0.05, 0.2], ["FGSM", "RandomFlips"])
+    assert found.warnings == ()
