@@ -16,8 +16,8 @@ from edgeproof.propagation.pairs import Pairs
 # Thresholds examined at once.
 _FANOUT = 64
 # Passes over all values that narrow down the threshold. On a GPU they leave nothing to do: 63^-5 of the largest value is far
-# below its rounding. On a CPU a few of them leave little to sort.
-_PASSES = {"cpu": 8, "cuda": 5}
+# below its rounding. On a CPU two of them leave little to sort.
+_PASSES = {"cpu": 2, "cuda": 5}
 _SEARCHED = {"cuda"}
 # Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
 _STEPS_PER_UNIT = 1 << 36
@@ -160,19 +160,13 @@ def _steps_of(value: Tensor) -> Tensor:
 def _threshold(p: Tensor, budget: float, largest: Tensor) -> Tensor:
     """The smallest shift >= 0 after which the clipped values sum to at most the budget, in double precision."""
     low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
-    if p.device.type in _SEARCHED:
-        thresholds = low + (high - low) * _steps(p.device)
-        for _ in range(_PASSES["cuda"]):
-            thresholds, ends = dispatch.narrow(p, thresholds, budget)
-        low, high, most, least = ends.view(4, 1)
-    else:
-        for done in range(_PASSES["cpu"]):
-            if done == _PASSES["cpu"] // 2:
-                # What lies below the threshold adds nothing; by now that is nearly everything.
-                p = p[p > low.to(p.dtype)]
-            middle = ((low + high) / 2).to(p.dtype)
-            enough = (p - middle).clamp_(0, 1).sum(dtype=torch.float64) <= budget
-            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    thresholds = low + (high - low) * _steps(p.device)
+    for _ in range(_PASSES[p.device.type]):
+        thresholds, ends = dispatch.narrow(p, thresholds, budget)
+    low, high, most, least = ends.view(4, 1)
+    if p.device.type not in _SEARCHED:
+        # What lies below the threshold adds nothing.
+        p = p[p > low.to(p.dtype)]
         above, above_one = _Above(p, low, high), _Above(p, low + 1, high + 1)
 
         def spent(threshold: Tensor) -> Tensor:

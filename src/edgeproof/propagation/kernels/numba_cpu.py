@@ -24,10 +24,11 @@ _MOST_THREADS = numba.get_num_threads()
 # Fewer multiplications than this are done before the threads have woken up.
 _SMALL = 1 << 15
 _STRETCH = 4096
+# Values that are added up together: however many threads there are, always the same ones.
+_PART = 1 << 15
 
 spmm = reference.spmm
 pairs_above = reference.pairs_above
-narrow = reference.narrow
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -68,11 +69,47 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     return merged[:size], place
 
 
+def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.narrow`; one pass, whatever the number of thresholds."""
+    _set_threads(values.numel())
+    sums = _clipped_sums(_array(values), _array(thresholds))
+    return reference.divide(torch.from_numpy(sums), thresholds, budget)
+
+
 def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
     """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; item by item."""
     taken = torch.zeros_like(size, dtype=torch.bool)
     ended = _take_in_order(_array(size), _array(u), _array(v), total, _array(local.clone()), _array(taken))
     return taken, bool(ended)
+
+
+@numba.njit(parallel=True, cache=True)
+def _clipped_sums(values: Array, thresholds: Array) -> Array:
+    """Sum of min(max(value - t, 0), 1) for each threshold t, from how many values lie between which two, and their sums."""
+    parts = (values.size + _PART - 1) // _PART
+    # Of values above t, and of those above t + 1: how many, and their sum.
+    found = np.zeros((parts, 4, thresholds.size))
+    for part in numba.prange(parts):
+        for e in range(part * _PART, min((part + 1) * _PART, values.size)):
+            value = np.float64(values[e])
+            if value > thresholds[0]:
+                last = np.searchsorted(thresholds, value) - 1
+                found[part, 0, last] += 1
+                found[part, 1, last] += value
+                if value - 1 > thresholds[0]:
+                    last = np.searchsorted(thresholds, value - 1) - 1
+                    found[part, 2, last] += 1
+                    found[part, 3, last] += value - 1
+    sums = np.zeros(thresholds.size)
+    many = total = many_beyond = total_beyond = 0.0
+    for t in range(thresholds.size - 1, -1, -1):
+        for part in range(parts):
+            many += found[part, 0, t]
+            total += found[part, 1, t]
+            many_beyond += found[part, 2, t]
+            total_beyond += found[part, 3, t]
+        sums[t] = (total - many * thresholds[t]) - (total_beyond - many_beyond * thresholds[t])
+    return sums
 
 
 @numba.njit(cache=True)

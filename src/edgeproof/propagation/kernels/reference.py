@@ -103,10 +103,14 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
         shape ``[2, 2]``.
     """
     shifted = (values - threshold.to(values.dtype) for threshold in thresholds)
-    sums = torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted])
+    return divide(torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted]), thresholds, budget)
+
+
+def divide(sums: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+    """What :func:`narrow` returns, from the sum at each threshold."""
     overspending = (sums > budget).sum().clamp_(1, thresholds.numel() - 1)
     ends = torch.stack([thresholds, sums])[:, torch.stack([overspending - 1, overspending])]
-    steps = torch.linspace(0, 1, thresholds.numel(), dtype=torch.float64, device=values.device)
+    steps = torch.linspace(0, 1, thresholds.numel(), dtype=torch.float64, device=sums.device)
     return torch.lerp(ends[0, 0], ends[0, 1], steps), ends
 
 
