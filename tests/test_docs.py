@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{number}")
+PAGES = {
+    page.name: re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-]
+}
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [name for name, blocks in PAGES.items() if blocks])
+def test_the_blocks_of_a_page_run_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "example", "exec"), {"__name__": "example"})
+    names = {"__name__": "example"}
+    for number, block in enumerate(PAGES[page]):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) >= 3
+    assert sum(map(len, PAGES.values())) >= 8
 
 
 def test_the_readme_shows_the_table_of_the_page() -> None:
