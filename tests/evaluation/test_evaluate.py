@@ -101,6 +101,27 @@ def test_hidden_gradients_are_noticed_and_do_not_help(
     assert hidden.warnings
 
 
+class Stepped(Scaled):
+    """Rounds edge weights, so that its gradient is zero everywhere, though it listens to every edge."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        weight = x.new_ones(edge_index.size(1)) if edge_weight is None else (edge_weight > 0.5).to(x.dtype)
+        out: Tensor = self.model(x, edge_index, weight)
+        return out
+
+
+def test_a_model_that_hides_its_gradient_falls_to_flips_of_its_imitation(
+    trained: tuple[ep.models.GraphModel, ep.splits.Split],
+) -> None:
+    model, split = trained
+    with pytest.warns(EvaluationWarning) as caught:
+        found = ep.evaluate(Stepped(model), split.test.data, split.test.nodes, [0.1])
+    messages = [str(warning.message) for warning in caught]
+    assert any("the gradient is (nearly) zero" in message for message in messages)
+    assert any("flips found on another model beat all found on this one" in message for message in messages)
+    assert found.accuracy(0.1) < found.clean_accuracy - 0.1
+
+
 def test_a_model_without_a_graph_is_noticed(sbm: Data) -> None:
     with pytest.warns(EvaluationWarning, match="either the model does not use the graph"):
         found = ep.evaluate(ep.models.build("MLP", 21, 2, seed=0), sbm, torch.arange(30), [0.1], ["FGSM"])

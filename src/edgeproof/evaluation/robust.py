@@ -158,16 +158,7 @@ def evaluate(
         worst = _cumulative_worst([worst, *table["local search"]], epsilons)
 
     best = {name: [min(each, key=_accuracy) for each in zip(*runs, strict=True)] for name, runs in table.items()}
-    accuracies = {name: torch.tensor([result.accuracy for result in results]) for name, results in best.items()}
-    weak = {entry.name for entry in entries if entry.weak}
-    strong = {name: values for name, values in accuracies.items() if name not in weak and name != "transfer"}
-    problems += checks.weak_beats_strong(
-        {name: accuracies[name] for name in accuracies if name in weak}, strong, epsilons
-    )
-    problems += checks.rising_accuracy(strong, epsilons)
-    if "transfer" in accuracies and strong:
-        adaptive = torch.stack(list(strong.values())).amin(dim=0)
-        problems += checks.transfer_beats_adaptive(accuracies["transfer"], adaptive, epsilons)
+    problems += _suspicious(best, {entry.name: entry.weak for entry in entries}, epsilons)
     for problem in problems:
         warnings.warn(problem, checks.EvaluationWarning, stacklevel=2)
     rows = [
@@ -177,6 +168,25 @@ def evaluate(
     ]
     clean = worst[0].clean_accuracy
     return Evaluation(clean, tuple(rows), dict(zip(epsilons, worst, strict=True)), tuple(problems))
+
+
+def _suspicious(best: dict[str, list[AttackResult]], weak: dict[str, bool], epsilons: Sequence[float]) -> list[str]:
+    """What the order of the attacks' accuracies gives away.
+
+    Args:
+        best: the results of every attack, one per epsilon.
+        weak: for the attacks of the suite, whether others should beat them. What is not listed here, the transfer and the local
+            search, which begins with the best of all others, does not count as an attack that uses the model's gradients.
+        epsilons: in the same order.
+    """
+    accuracies = {name: torch.tensor([result.accuracy for result in results]) for name, results in best.items()}
+    strong = {name: accuracies[name] for name, is_weak in weak.items() if not is_weak}
+    others = {name: accuracies[name] for name, is_weak in weak.items() if is_weak}
+    problems = checks.weak_beats_strong(others, strong, epsilons) + checks.rising_accuracy(strong, epsilons)
+    if "transfer" in accuracies and strong:
+        adaptive = torch.stack(list(strong.values())).amin(dim=0)
+        problems += checks.transfer_beats_adaptive(accuracies["transfer"], adaptive, epsilons)
+    return problems
 
 
 def _checked(epsilons: Sequence[float]) -> list[float]:
