@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,12 @@ import torch
 from torch_geometric.data import Data
 
 import edgeproof as ep
+from edgeproof.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+# The graphs here are small: more threads would wait for each other longer than they work, above all on a busy machine.
+torch.set_num_threads(1)
 
 REAL_DATA = os.environ.get("EDGEPROOF_DATA")
 
@@ -54,3 +62,22 @@ def sbm() -> Data:
 @pytest.fixture
 def split(sbm: Data) -> ep.splits.Split:
     return ep.splits.inductive(sbm, seed=0, train_per_class=20, val_per_class=20, test_share=0.2)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Call the command line as a shell would: exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["edgeproof", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

@@ -5,6 +5,8 @@ Triton's kernels run on the GPU where there is one, and in Triton's interpreter 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -19,6 +21,13 @@ pytest.importorskip("triton", reason="triton is not installed")
 
 BACKENDS: list[Backend] = [numba_cpu, triton_gpu]
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
 
 
 def device_of(backend: Backend) -> torch.device:
