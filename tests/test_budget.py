@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -68,6 +69,24 @@ def test_a_check_says_what_breaks_where_and_by_how_much(flips: list[list[int]], 
     budget = ep.Budget(2, torch.tensor([1, 1, 1, 0]))
     with pytest.raises(BudgetExceededError, match=message):
         budget.check(torch.tensor(flips))
+
+
+@pytest.mark.parametrize(
+    ("flips", "message"),
+    [
+        (torch.tensor([[1], [1]]), "pairs of different nodes, got 1 self-loops"),
+        (torch.tensor([[1], [9]]), "node ids between 0 and 3, got 1 to 9"),
+        (torch.tensor([1, 2]), r"int64 tensor of shape \[2, pairs\]"),
+    ],
+)
+def test_a_check_refuses_what_are_no_pairs(flips: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ep.Budget(5, torch.tensor([1, 1, 1, 0])).check(flips)
+
+
+def test_numbers_of_numpy_are_numbers(graph: Data) -> None:
+    assert ep.Budget(np.int64(3)).total == 3
+    assert ep.Budget.from_epsilon(graph, torch.arange(7), np.float32(1.0)).total == 5
 
 
 def test_what_fits_passes_and_is_deducted() -> None:

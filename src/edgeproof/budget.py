@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -12,6 +13,10 @@ from torch_geometric.data import Data
 
 from edgeproof._names import look_up
 from edgeproof.graph import check_data, check_nodes
+from edgeproof.propagation.pairs import check_pairs
+
+# Where no local budget says how many nodes there are.
+_MOST_NODES = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +40,9 @@ class Budget:
     local: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.total, int) or isinstance(self.total, bool) or self.total < 0:
+        if not isinstance(self.total, Integral) or isinstance(self.total, bool) or self.total < 0:
             raise ValueError(f"expected total to be a whole number >= 0, got {self.total!r}")
+        object.__setattr__(self, "total", int(self.total))
         if self.local is None:
             return
         local = self.local
@@ -95,6 +101,7 @@ class Budget:
 
     def check(self, flips: Tensor) -> None:
         """Raise :class:`BudgetExceededError` unless the flips, shape ``[2, flips]``, are distinct pairs within the budget."""
+        check_pairs(flips, _MOST_NODES if self.local is None else self.local.numel())
         if flips.size(1) > self.total:
             raise BudgetExceededError(f"the budget is {self.total} flips in all, got {flips.size(1)}")
         ordered = torch.stack([flips.amin(dim=0), flips.amax(dim=0)])
@@ -140,7 +147,7 @@ class BudgetExceededError(ValueError):
 
 def check_epsilon(epsilon: float) -> None:
     """Raise unless this is a share that a budget can be made from."""
-    if not isinstance(epsilon, (int, float)) or not (math.isfinite(epsilon) and epsilon >= 0):
+    if not isinstance(epsilon, Real) or not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"expected epsilon to be a finite number >= 0, got {epsilon!r}")
 
 
@@ -169,6 +176,6 @@ def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
         if local.shape != (data.x.size(0),):
             raise ValueError(f"expected one local budget per node, shape [{data.x.size(0)}], got {list(local.shape)}")
         return local.to(data.x.device)
-    if not isinstance(local, (int, float)) or not (math.isfinite(local) and local >= 0):
+    if not isinstance(local, Real) or not (math.isfinite(local) and local >= 0):
         raise ValueError(f"expected local as a factor >= 0 or one whole number per node, got {local!r}")
     return (_degree(data).double() * local).floor().long()

@@ -71,10 +71,13 @@ def log_margin(logits: Tensor, labels: Tensor) -> Tensor:
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
     r"""Share of nodes with :math:`\arg\max_c z_{ic} = y_i`, that is :math:`1 - L_{0/1}`; no gradient.
 
+    A node with logits that are no numbers is not classified correctly, whatever its label.
+
     >>> accuracy(torch.tensor([[3.0, 1.0], [0.0, 2.0]]), torch.tensor([0, 0]))
     tensor(0.5000)
     """
-    return (logits.argmax(dim=1) == labels).to(logits.dtype).mean()
+    correct = (logits.argmax(dim=1) == labels) & logits.isfinite().all(dim=1)
+    return correct.to(logits.dtype).mean()
 
 
 _LOSSES: dict[str, Loss] = {"tanh_margin": tanh_margin, "cross_entropy": cross_entropy, "log_margin": log_margin}

@@ -263,3 +263,64 @@ def test_pgd_refuses_graphs_that_are_too_large(small: Data, monkeypatch: pytest.
     monkeypatch.setattr("edgeproof.attacks.pgd._MOST_PAIRS", 1000)
     with pytest.raises(ValueError, match="use PRBCD or LRBCD"):
         PGD(steps=1)(build("GCN", small), small, torch.arange(5), Budget(1))
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_enormous_budgets_are_no_obstacle(attack: Attack, backend: str, small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(20)
+    enormous = torch.full((small.num_nodes,), 2**40)
+    some = attack(model, small, nodes, Budget(10, enormous), backend=backend)
+    assert torch.equal(some.flips, attack(model, small, nodes, Budget(10, enormous // 2**34), backend=backend).flips)
+    if type(attack) in (RandomFlips, DICE):
+        everything = attack(model, small, nodes, Budget(2**40), backend=backend)
+        assert everything.flips.size(1) > 100
+
+
+class Fragile(nn.Module):
+    """No number at nodes without neighbours."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        weight = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        degree = x.new_zeros(x.size(0)).index_add(0, edge_index[1], weight)
+        return torch.stack([degree / degree, 0 * degree], dim=1)
+
+
+def test_answers_that_are_no_numbers_are_wrong(graph: Data) -> None:
+    connected = Data(x=graph.x[:6], edge_index=graph.edge_index, y=torch.tensor([0, 0, 0, 0, 0, 1]))
+    result = GivenFlips(flips=torch.tensor([[4], [5]]))(Fragile(), connected, torch.tensor([4]), Budget(1))
+    assert (result.clean_accuracy, result.accuracy) == (1.0, 0.0)
+
+
+class Across(ep.models.GCN):
+    """Subtracts the mean over all nodes: copies of a graph side by side would disturb each other."""
+
+    def diffuse(self, h: Tensor, adjacency: ep.propagation.Adjacency) -> Tensor:
+        out = super().diffuse(h, adjacency)
+        return out - out.square().mean(dim=0)
+
+
+class Placed(ep.models.GCN):
+    """Has a bias for every node, so it cannot run on copies at all."""
+
+    def diffuse(self, h: Tensor, adjacency: ep.propagation.Adjacency) -> Tensor:
+        return super().diffuse(h, adjacency) + torch.linspace(-1, 1, 60)[:, None]
+
+
+@pytest.mark.parametrize("kind", [Across, Placed])
+def test_models_that_cannot_be_copied_are_judged_one_at_a_time(kind: type[ep.models.GCN], small: Data) -> None:
+    torch.manual_seed(0)
+    model = kind(21, 2, hidden_channels=8).eval()
+    nodes = torch.arange(20)
+    target = Target(model, small, nodes, small.y[nodes])
+    sets = [torch.tensor([[0, 3], [9, 50]]), torch.tensor([[7], [8]]), torch.empty(2, 0, dtype=torch.long)]
+    expected = [GivenFlips(flips=flips)(model, small, nodes, Budget(2)).accuracy for flips in sets]
+    assert [accuracy for accuracy, _ in target.badness(sets, "tanh_margin")] == expected
+    logits = torch.cat(list(target.engine("tanh_margin").logits_of(sets)))
+    for flips, found in zip(sets, logits, strict=True):
+        torch.testing.assert_close(found, ep.models.predict(model, ep.graph.flip_pairs(small, flips)))
+
+
+def test_labels_beyond_the_classes_are_refused(small: Data) -> None:
+    with pytest.raises(ValueError, match="labels between 0 and 1, the model's classes, got 0 to 7"):
+        FGSM()(build("GCN", small), small, torch.arange(2), Budget(1), labels=torch.tensor([0, 7]))

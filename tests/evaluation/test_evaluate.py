@@ -182,3 +182,34 @@ def test_nothing_is_warned_about_a_plain_model(trained: tuple[ep.models.GraphMod
         warnings.simplefilter("error", EvaluationWarning)
         found = ep.evaluate(model, split.test.data, split.test.nodes, [0.05, 0.2], ["FGSM", "RandomFlips"])
     assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "check", ["random_output", "vanishing_gradient", "weak_beats_strong", "rising_accuracy", "transfer_beats_adaptive"]
+)
+def test_every_check_is_asked(check: str, sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = "odd" if check in ("random_output", "vanishing_gradient") else ["odd"]
+    monkeypatch.setattr(checks, check, lambda *_, **__: answer)
+    model, other = (ep.models.build("GCN", 21, 2, seed=seed) for seed in (0, 1))
+    with pytest.warns(EvaluationWarning, match="odd"):
+        found = ep.evaluate(model, sbm, torch.arange(20), [0.02], ["FGSM", "DICE"], surrogate=other)
+    assert "odd" in found.warnings
+
+
+def test_labels_may_be_given_where_the_graph_has_none(sbm: Data) -> None:
+    """One of them a class that neither the graph nor the model's answers have."""
+    model, nodes = ep.models.build("GCN", 21, 3, seed=0), torch.arange(20)
+    labels = torch.arange(20) % 3
+    bare = Data(x=sbm.x, edge_index=sbm.edge_index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvaluationWarning)
+        found = ep.evaluate(model, bare, nodes, [0.02], labels=labels)
+    assert "DICE" not in {row.attack for row in found.rows}
+    assert found.accuracy(0.02) <= found.clean_accuracy
+
+
+def test_a_graph_of_one_node() -> None:
+    data = Data(x=torch.ones(1, 3), edge_index=torch.empty(2, 0, dtype=torch.long))
+    labels = torch.tensor([1])
+    found = ep.evaluate(ep.models.build("GCN", 3, 2, seed=0), data, torch.tensor([0]), [0.5], ["FGSM"], labels=labels)
+    assert found.accuracy(0.5) == found.clean_accuracy

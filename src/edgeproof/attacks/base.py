@@ -159,6 +159,9 @@ class Attack(ABC):
         clean = predict(model, data)[nodes]
         if not bool(clean.isfinite().all()):
             raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
+        if int(target.labels.min()) < 0 or int(target.labels.max()) >= clean.size(1):
+            found = f"{int(target.labels.min())} to {int(target.labels.max())}"
+            raise ValueError(f"expected labels between 0 and {clean.size(1) - 1}, the model's classes, got {found}")
         results, done = [], 0
         with dispatch.using(backend), progress_bar(type(self).__name__, self._steps(budgets), show=progress) as advance:
             for one in budgets:

@@ -121,14 +121,16 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     local = budget.local
     if local is None:
         local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), u.numel())
-    wanted = max(_LOOKED_AT_FIRST, 8 * budget.total)
+    # No more than there are pairs can be spent, and so much can be counted in steps.
+    total, local = min(budget.total, u.numel()), local.clamp(max=u.numel())
+    wanted = max(_LOOKED_AT_FIRST, 8 * total)
     while True:
         positions, everything = _largest(p, wanted)
         value = p[positions]
         # Alg. 1: clip to [0, 1], and visit in descending order.
         size = _steps_of(torch.ones_like(value) if whole else value.clamp(max=1))
         taken, ended = dispatch.take_in_order(
-            size, u[positions], v[positions], budget.total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
+            size, u[positions], v[positions], total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
         )
         if ended or everything:
             return positions[taken]

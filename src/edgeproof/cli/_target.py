@@ -15,6 +15,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 import edgeproof as ep
+from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.budget import check_epsilon
 from edgeproof.result import Result
@@ -139,6 +140,17 @@ def _split(data: Data, setting: str, rule: str, seed: int) -> Split:
     return look_up("split", setting, splitters)()
 
 
+def check_files(out: Path, graphs: list[Path]) -> None:
+    """Raise unless all of these can be written, graphs as archives, and none over another."""
+    for graph in graphs:
+        if graph.suffix != ".npz":
+            raise ValueError(f"expected a graph file that ends in .npz, got {graph}")
+        if graph.resolve() == out.resolve():
+            raise ValueError(f"expected different files for result and graph, got {out} for both")
+    for path in (out, *graphs):
+        check_writable(path)
+
+
 def _load(model: str) -> nn.Module:
     if Path(model).exists():
         return ep.load(model)
@@ -152,7 +164,11 @@ def _load(model: str) -> nn.Module:
     finally:
         sys.path.remove("")
     functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
-    network = look_up(f"function of {module_name}", factory_name, functions)()
+    factory = look_up(f"function of {module_name}", factory_name, functions)
+    try:
+        network = factory()
+    except Exception as error:
+        raise ValueError(f"{model} failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected {model} to return a torch module, got {type(network).__name__}")
     return network

@@ -12,9 +12,19 @@ from rich.console import Console
 from rich.table import Table
 
 import edgeproof as ep
-from edgeproof._files import check_writable
 from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
-from edgeproof.cli._target import Count, Dataset, Epsilons, Local, Model, SplitName, SplitSeed, check_aim, take_aim
+from edgeproof.cli._target import (
+    Count,
+    Dataset,
+    Epsilons,
+    Local,
+    Model,
+    SplitName,
+    SplitSeed,
+    check_aim,
+    check_files,
+    take_aim,
+)
 from edgeproof.datasets import write_npz
 from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 
@@ -51,8 +61,7 @@ def attack(
     place = parse_device(device)
     chosen = ep.attacks.build(attack, parse_settings(setting or []))
     graphs = _graph_files(graph, epsilon)
-    for path in (out, *graphs):
-        check_writable(path)
+    check_files(out, graphs)
     known = check_aim(model, dataset, split, epsilon)
     aim = take_aim(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
@@ -97,8 +106,6 @@ def attack(
 def _graph_files(graph: Path | None, epsilons: list[float]) -> list[Path]:
     if graph is None:
         return []
-    if graph.suffix != ".npz":
-        raise ValueError(f"expected a graph file that ends in .npz, got {graph}")
     if len(epsilons) == 1:
         return [graph]
     return [graph.with_name(f"{graph.stem}-{share:g}{graph.suffix}") for share in epsilons]

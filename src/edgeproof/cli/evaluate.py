@@ -13,9 +13,19 @@ from rich.console import Console
 from rich.table import Table
 
 import edgeproof as ep
-from edgeproof._files import check_writable
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
-from edgeproof.cli._target import Count, Dataset, Epsilons, Local, Model, SplitName, SplitSeed, check_aim, take_aim
+from edgeproof.cli._target import (
+    Count,
+    Dataset,
+    Epsilons,
+    Local,
+    Model,
+    SplitName,
+    SplitSeed,
+    check_aim,
+    check_files,
+    take_aim,
+)
 from edgeproof.datasets import write_npz
 from edgeproof.evaluation import Evaluation, EvaluationWarning
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
@@ -49,10 +59,8 @@ def evaluate(
     Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
     """
     place = parse_device(device)
-    for name in attack or []:
-        ep.attacks.build(name)
-    for path in (out, *([graph] if graph is not None else [])):
-        check_writable(path)
+    chosen = [ep.attacks.build(name) for name in attack or []]
+    check_files(out, [graph] if graph is not None else [])
     known = check_aim(model, dataset, split, epsilon)
     aim = take_aim(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
@@ -64,7 +72,7 @@ def evaluate(
             view.data,
             view.nodes,
             epsilon,
-            attack or "standard",
+            chosen or "standard",
             local=local,
             count=count,
             seed=seed,
@@ -85,7 +93,8 @@ def evaluate(
             "local": local,
             "count": count,
             "budgets": {str(row.epsilon): row.total for row in found.rows},
-            "attacks": {row.attack: row.attack for row in found.rows} if attack else "standard",
+            "attacks": {type(one).__name__: repr(one) for one in chosen} or "standard",
+            "rows": [row._asdict() for row in found.rows],
         },
         warnings=found.warnings,
     )

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from edgeproof._names import unknown_name
 from edgeproof.attacks.base import Attack, AttackResult, make_target
+from edgeproof.attacks.dice import DICE
 from edgeproof.attacks.given import GivenFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
@@ -137,6 +138,9 @@ def evaluate(
     problems = [problem for problem in found if problem]
     if is_standard:
         entries = standard(budgets, target.num_nodes, target.engine("tanh_margin").path)
+        if data.y is None:
+            # DICE goes by the labels of all nodes.
+            entries = [entry for entry in entries if not isinstance(entry.attack, DICE)]
 
     def run(attack: Attack, budget: Sequence[Budget], restart: int = 0) -> list[AttackResult]:
         return attack(
@@ -148,7 +152,9 @@ def evaluate(
     }
     if is_standard or surrogate is not None:
         other = surrogate if surrogate is not None else imitate(model, data, seed=seed)
-        on_other = GreedyRBCD(loss="log_margin")(other, data, nodes, budgets, labels=target.labels, seed=seed)
+        on_other = GreedyRBCD(loss="log_margin")(
+            other, data, nodes, budgets, labels=target.labels, seed=seed, backend=backend, progress=progress
+        )
         carried = (GivenFlips(flips=result.flips, origin="another model") for result in on_other)
         table["transfer"] = [[run(attack, [budget])[0] for attack, budget in zip(carried, budgets, strict=True)]]
     worst = _cumulative_worst([result for runs in table.values() for result in runs], epsilons)

@@ -7,7 +7,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from edgeproof.graph import num_classes
 from edgeproof.models import GCN, build, graph_of
 from edgeproof.models.predict import predict
 
@@ -19,9 +18,9 @@ def imitate(model: nn.Module, data: Data, *, seed: int) -> GCN:
 
     A model that hides its gradients falls to an attack on its imitation more easily than to one on itself.
     """
-    answers = predict(model, data).argmax(dim=1)
-    classes = max(int(answers.max()) + 1, num_classes(data))
-    student = build("GCN", data.x.size(1), classes, seed=seed).to(data.x.device, data.x.dtype)
+    logits = predict(model, data)
+    answers = logits.argmax(dim=1)
+    student = build("GCN", data.x.size(1), logits.size(1), seed=seed).to(data.x.device, data.x.dtype)
     assert isinstance(student, GCN)
     optimizer = torch.optim.Adam(student.parameters(), lr=0.01, weight_decay=1e-3)
     graph = graph_of(student, data)
