@@ -59,3 +59,14 @@ def test_the_log_margin_is_smooth_at_the_boundary() -> None:
     torch.testing.assert_close(gradient[0], gradient[1], rtol=1e-6, atol=0)
     same = torch.zeros(3, 2, dtype=torch.float64)
     assert bool(losses.log_margin(same, torch.zeros(3, dtype=torch.long)).isfinite())
+
+
+def test_the_log_margin_lets_go_a_fifth_of_the_near_margin_beyond_the_boundary() -> None:
+    logits = torch.tensor([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    near = 0.1 * float(logits.std(correction=0))
+    for beyond, pushed in ((0.15, True), (0.25, False)):
+        z = logits.clone()
+        z[2, 0] = -beyond * near
+        z.requires_grad_()
+        (gradient,) = torch.autograd.grad(losses.log_margin(z, torch.zeros(3, dtype=torch.long)), z)
+        assert bool(gradient[2].any()) == pushed

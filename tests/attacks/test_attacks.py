@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -324,3 +325,58 @@ def test_models_that_cannot_be_copied_are_judged_one_at_a_time(kind: type[ep.mod
 def test_labels_beyond_the_classes_are_refused(small: Data) -> None:
     with pytest.raises(ValueError, match="labels between 0 and 1, the model's classes, got 0 to 7"):
         FGSM()(build("GCN", small), small, torch.arange(2), Budget(1), labels=torch.tensor([0, 7]))
+
+
+def test_local_search_improves_on_its_start_and_never_falls_behind(small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(30)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    gains = []
+    for seed in range(3):
+        start = RandomFlips()(model, small, nodes, Budget(6), labels=labels, seed=seed)
+        search = LocalSearch(start=RandomFlips(), swaps=6)
+        found = search(model, small, nodes, Budget(6), labels=labels, seed=seed)
+        assert found.accuracy <= start.accuracy
+        gains.append(start.accuracy - found.accuracy)
+    assert sum(gains) >= 0.3
+
+
+def test_dice_goes_by_the_labels_given(small: Data) -> None:
+    nodes = torch.arange(small.num_nodes)
+    labels = nodes % 2
+    flips = DICE(add_ratio=0.5)(build("GCN", small), small, nodes, Budget(16), labels=labels).flips
+    edges = {(int(u), int(v)) for u, v in small.edge_index.T}
+    for u, v in flips.T.tolist():
+        assert bool(labels[u] == labels[v]) == ((u, v) in edges)
+
+
+def test_the_learning_rate_of_prbcd_is_scaled_to_the_problem(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = []
+
+    def ascend(target: Target, block: ep.attacks.Block, **settings: object) -> ep.attacks.Block:
+        rate = settings["learning_rate"]
+        rates.extend([rate(1), rate(4)])  # type: ignore[operator]
+        return block
+
+    monkeypatch.setattr("edgeproof.attacks.prbcd.ascend", ascend)
+    PRBCD(block_size=100, lr=50)(build("GCN", small), small, torch.arange(20), Budget(12))
+    scaled = 50 * math.log2(60 * 59 / 2 / 100) * 12 / (2 * 60)
+    assert rates == pytest.approx([scaled, scaled, scaled, scaled / 2])
+
+
+def test_prbcd_goes_back_to_the_best_block(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes last: the flips are chosen from the block of lowest accuracy."""
+    model, nodes = build("GCN", small), torch.arange(20)
+    blocks = []
+
+    def ascend(target: Target, block: ep.attacks.Block, **settings: object) -> ep.attacks.Block:
+        best = settings["best"]
+        chosen = block.with_flip(torch.zeros_like(block.flip).index_fill(0, torch.tensor([3, 5]), 1.0))
+        best.keep(chosen, torch.tensor(0.1))  # type: ignore[attr-defined]
+        best.keep(block, torch.tensor(0.2))  # type: ignore[attr-defined]
+        blocks.append(chosen)
+        return block
+
+    monkeypatch.setattr("edgeproof.attacks.prbcd.ascend", ascend)
+    monkeypatch.setattr("edgeproof.attacks.prbcd.choose", lambda target, block, *_, **__: block.flipped[0].both)
+    result = PRBCD(block_size=100)(model, small, nodes, Budget(12))
+    assert torch.equal(result.flips, blocks[0].flipped[0].both)

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, GreedyRBCD
 from edgeproof.attacks.suite import standard
-from edgeproof.evaluation import EvaluationWarning, checks
+from edgeproof.evaluation import EvaluationWarning, checks, robust
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +213,29 @@ def test_a_graph_of_one_node() -> None:
     labels = torch.tensor([1])
     found = ep.evaluate(ep.models.build("GCN", 3, 2, seed=0), data, torch.tensor([0]), [0.5], ["FGSM"], labels=labels)
     assert found.accuracy(0.5) == found.clean_accuracy
+
+
+def test_restarts_have_seeds_of_their_own(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    original = GreedyRBCD.run
+
+    def run(self: GreedyRBCD, *arguments: object, generator: torch.Generator, **others: object) -> Tensor:
+        seeds.append(generator.initial_seed())
+        return original(self, *arguments, generator=generator, **others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GreedyRBCD, "run", run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvaluationWarning)
+        ep.evaluate(ep.models.build("GCN", 21, 2, seed=0), sbm, torch.arange(20), [0.02], seed=7)
+    # The last one is the attack on the imitation.
+    assert seeds == [7, 8, 9, 7]
+
+
+def test_what_a_smaller_budget_found_counts_for_a_larger_one(sbm: Data) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(40)
+    bad = ep.attacks.RandomFlips()(model, sbm, nodes, ep.Budget(20))
+    good = FGSM(loss="log_margin")(model, sbm, nodes, ep.Budget(20))
+    assert good.accuracy < bad.accuracy
+    worst = robust._cumulative_worst([[bad, good]], [0.1, 0.05])
+    assert worst == [good, good]
+    assert robust._cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]
