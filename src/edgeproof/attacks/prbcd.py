@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -80,30 +81,13 @@ class PRBCD(Attack):
         def redraw(block: Block) -> Block:
             return resample(block, self.block_size, generator=generator)
 
-        block = ascend(
-            target,
-            block,
-            loss=self.loss,
-            steps=self.steps,
-            learning_rate=lambda step: lr,
-            project=projection(budget),
-            resample=redraw,
-            watch=watch,
-            best=best,
-        )
+        climb = partial(ascend, target, loss=self.loss, project=projection(budget), watch=watch, best=best)
+        block = climb(block, steps=self.steps, learning_rate=lambda step: lr, resample=redraw)
         if best is not None and best.block is not None:
             block = best.block
         if self.fine_tune_steps:
-            block = ascend(
-                target,
-                block,
-                loss=self.loss,
-                steps=self.fine_tune_steps,
-                learning_rate=lambda step: lr / math.sqrt(step),
-                project=projection(budget),
-                resample=None,
-                watch=watch,
-                best=best,
+            block = climb(
+                block, steps=self.fine_tune_steps, learning_rate=lambda step: lr / math.sqrt(step), resample=None
             )
         if best is not None and best.block is not None:
             block = best.block

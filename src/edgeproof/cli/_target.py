@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.budget import check_epsilon
-from edgeproof.result import Result
+from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 
 Model = Annotated[
@@ -138,6 +139,29 @@ def _split(data: Data, setting: str, rule: str, seed: int) -> Split:
         "provided": lambda: ep.splits.provided(data, index, test_on_val=test_on_val),
     }
     return look_up("split", setting, splitters)()
+
+
+def result_of(
+    aim: Aim,
+    seed: int,
+    device: torch.device,
+    scores: tuple[Score, ...],
+    threat: dict[str, Any],
+    warnings: tuple[str, ...] = (),
+) -> Result:
+    """What came of it, with everything that a result file says about the model and what it was tested on."""
+    return Result(
+        command=shlex.join(["edgeproof", *sys.argv[1:]]),
+        dataset=aim.dataset,
+        split=describe_split(aim.split),
+        model=describe_model(aim.model),
+        training=aim.training,
+        seed=seed,
+        scores=scores,
+        environment=describe_environment(device),
+        threat=threat,
+        warnings=warnings,
+    )
 
 
 def check_files(out: Path, graphs: list[Path]) -> None:

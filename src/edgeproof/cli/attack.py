@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +21,11 @@ from edgeproof.cli._target import (
     SplitSeed,
     check_aim,
     check_files,
+    result_of,
     take_aim,
 )
 from edgeproof.datasets import write_npz
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.result import Score
 
 
 def attack(
@@ -70,18 +69,14 @@ def attack(
     for path, result in zip(graphs, results, strict=False):
         write_npz(result.data, path)
     name = type(chosen).__name__
-    written = Result(
-        command=shlex.join(["edgeproof", *sys.argv[1:]]),
-        dataset=aim.dataset,
-        split=describe_split(aim.split),
-        model=describe_model(aim.model),
-        training=aim.training,
-        seed=seed,
+    written = result_of(
+        aim,
+        seed,
+        place,
         scores=(
             Score("test", "clean", 0.0, results[0].clean_accuracy),
             *(Score("test", name, share, result.accuracy) for share, result in zip(epsilon, results, strict=True)),
         ),
-        environment=describe_environment(place),
         threat={
             "local": local,
             "count": count,

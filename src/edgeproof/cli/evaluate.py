@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -24,11 +22,11 @@ from edgeproof.cli._target import (
     SplitSeed,
     check_aim,
     check_files,
+    result_of,
     take_aim,
 )
 from edgeproof.datasets import write_npz
 from edgeproof.evaluation import Evaluation, EvaluationWarning
-from edgeproof.result import Result, describe_environment, describe_model, describe_split
 
 
 def evaluate(
@@ -80,15 +78,11 @@ def evaluate(
         )
     if graph is not None:
         write_npz(found.worst[max(found.epsilons)].data, graph)
-    result = Result(
-        command=shlex.join(["edgeproof", *sys.argv[1:]]),
-        dataset=aim.dataset,
-        split=describe_split(aim.split),
-        model=describe_model(aim.model),
-        training=aim.training,
-        seed=seed,
+    result = result_of(
+        aim,
+        seed,
+        place,
         scores=found.scores(),
-        environment=describe_environment(place),
         threat={
             "local": local,
             "count": count,
