@@ -17,6 +17,9 @@ from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
 
+# The local search was built while looking at cases 0 to 199; these were not looked at.
+CASES = range(10_000, 10_200)
+
 
 def random_case(seed: int) -> tuple[ep.models.GraphModel, Data, Tensor, float, float | None]:
     """A graph of 5 to 8 nodes with random features, a GCN or GPRGNN fitted to its labels, targets, and a budget of 1 to 3."""
@@ -102,7 +105,9 @@ def solved(seed: int) -> bool:
 def test_the_suite_finds_the_optimum_in_nearly_all_cases() -> None:
     """At least 95 % of 200 random cases; and in none does any attack claim less than the optimum."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        missed = [seed for seed, found in enumerate(pool.map(solved, range(200), chunksize=5)) if not found]
+        found = pool.map(solved, CASES, chunksize=5)
+        missed = [seed for seed, solved_it in zip(CASES, found, strict=True) if not solved_it]
+    print(f"{len(missed)} of {len(CASES)} missed: {missed}")
     assert len(missed) <= 10, f"missed the optimum in cases {missed}"
 
 
