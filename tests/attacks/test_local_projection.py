@@ -53,6 +53,21 @@ def test_it_is_algorithm_1(case: tuple[Tensor, Tensor, ep.Budget]) -> None:
             assert torch.equal(project_local(p, pairs, budget), found)
 
 
+@pytest.mark.parametrize("at_first", [1, 3, 8])
+def test_it_is_algorithm_1_a_few_pairs_at_a_time(at_first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few enough that pairs without room are left out, and that a fraction of a pair is all that is left."""
+    monkeypatch.setattr(projections, "_LOOKED_AT_FIRST", at_first)
+    monkeypatch.setattr(projections, "_LOOKED_AT_PER_FLIP", 0)
+    random = np.random.default_rng(at_first)
+    pairs = list(combinations(range(8), 2))
+    for _ in range(1000):
+        p = random.integers(-8, 68, len(pairs)) / 64
+        total, local = int(random.integers(1, 6)), random.integers(0, 3, 8)
+        budget = ep.Budget(total, torch.from_numpy(local))
+        expected = algorithm_1(p.tolist(), pairs, total, local.tolist())
+        assert project_local(torch.from_numpy(p), torch.tensor(pairs).T, budget).tolist() == expected
+
+
 @settings(max_examples=200, deadline=None)
 @given(case=cases(), spread=st.sampled_from([1.0, 1e-3, 37.0]))
 def test_it_is_feasible_and_stays_where_it_is(case: tuple[Tensor, Tensor, ep.Budget], spread: float) -> None:

@@ -14,9 +14,8 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof import serialization
 from edgeproof.splits import Split
-from edgeproof.training import Epoch
+from edgeproof.training import Epoch, loop
 from edgeproof.training import checkpoint as checkpoints
-from edgeproof.training import fit as loop
 
 PAST_BEST = 45
 OPTIONS = {"max_epochs": 60, "patience": 40, "lr": 0.05, "progress": False, "checkpoint_every": 1}

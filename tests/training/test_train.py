@@ -13,7 +13,7 @@ import edgeproof as ep
 from edgeproof import losses
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
-from edgeproof.training import History, TrainConfig
+from edgeproof.training import PRESETS, History, TrainConfig
 
 
 def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
@@ -245,4 +245,20 @@ def test_the_summary_is_flat_and_whole(split: Split) -> None:
 
 
 def test_defaults_are_the_papers() -> None:
-    assert TrainConfig() == TrainConfig("tanh_margin", 1e-2, 1e-3, 10, 3000, 200, 1, 0)
+    expected = TrainConfig(
+        loss="tanh_margin",
+        lr=1e-2,
+        weight_decay=1e-3,
+        warmup_epochs=10,
+        max_epochs=3000,
+        min_epochs=0,
+        patience=200,
+        validate_every=1,
+        epsilon_warmup=0,
+        warm_start=False,
+        averaging=0.0,
+        label_models=1,
+        label_weight_decay=0.0,
+        seed=0,
+    )
+    assert TrainConfig() == PRESETS["paper"] == expected

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.blocks import Block
+from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.projections import discretize, project_global, project_local
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
@@ -82,6 +82,20 @@ def ascend(
     if best is not None and steps:
         best.keep(block, target.accuracy(engine.logits(*block.flipped)))
     return block
+
+
+def first_block(
+    target: Target, budget: Budget, size: int, start: Tensor | None, *, generator: torch.Generator
+) -> Block:
+    """A random block to begin with; flips to start at are in it, with weight 1."""
+    n, nodes, dtype = target.num_nodes, budget.usable, target.data.x.dtype
+    if start is None or not start.numel():
+        return sample_block(n, size, generator=generator, nodes=nodes, dtype=dtype)
+    # Pairs are numbered among the nodes that may take part.
+    among = start if nodes is None else torch.searchsorted(nodes, start)
+    number = Pairs(among[0], among[1], n if nodes is None else nodes.numel()).number
+    flipped = Block(number, Pairs(start[0], start[1], n), torch.ones_like(start[0], dtype=dtype), nodes)
+    return resample(flipped, size, generator=generator)
 
 
 def projection(budget: Budget) -> Project:

@@ -173,14 +173,31 @@ class Attack(ABC):
     def _steps(self, budgets: list[Budget]) -> int:
         return sum(self.num_steps(budget) for budget in budgets)
 
+    @final
+    def find(
+        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+    ) -> Tensor:
+        """What :meth:`run` finds, ascending, and checked against the budget; nothing where the budget allows nothing.
+
+        This is an attack without the questions before it and the judgement after it, for who attacks again and again.
+        """
+        if not (budget.total and num_usable_pairs(target.num_nodes, budget)):
+            nothing: Tensor = target.data.edge_index.new_empty(2, 0)
+            return nothing
+        if start is None:
+            found = self.run(target, budget, generator=generator, watch=watch)
+        elif isinstance(self, WarmStarting):
+            found = self.run(target, budget, generator=generator, watch=watch, start=start)
+        else:
+            raise TypeError(f"{type(self).__name__} cannot begin at flips found before")
+        flips = Pairs.of(found, target.num_nodes).both
+        budget.check(flips)
+        return flips
+
     def _attack(self, target: Target, budget: Budget, clean: Tensor, seed: int, watch: Watch) -> AttackResult:
         start = time.perf_counter()
-        flips = target.data.edge_index.new_empty(2, 0)
-        if budget.total and num_usable_pairs(target.num_nodes, budget):
-            generator = torch.Generator(target.device).manual_seed(seed)
-            flips = self.run(target, budget, generator=generator, watch=watch)
-        flips = Pairs.of(flips, target.num_nodes).both
-        budget.check(flips)
+        generator = torch.Generator(target.device).manual_seed(seed)
+        flips = self.find(target, budget, generator=generator, watch=watch)
         data = flip_pairs(target.data, flips)
         logits = predict(target.model, data)[target.nodes]
         accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean))
@@ -199,6 +216,25 @@ class Attack(ABC):
             seed=seed,
             path=target.path,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStarting(Attack):
+    """An attack that can begin at flips found before."""
+
+    @abstractmethod
+    def run(
+        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+    ) -> Tensor:
+        """Find flips; see :meth:`Attack.run`.
+
+        Args:
+            target: what to attack.
+            budget: at least one flip of a pair of usable nodes.
+            generator: for all that is random, on the graph's device.
+            watch: takes note of steps and times.
+            start: flips to begin at, within the budget, ascending; none to begin with nothing.
+        """
 
 
 def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:

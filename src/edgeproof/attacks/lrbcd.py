@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.ascent import ascend, choose
-from edgeproof.attacks.base import Attack, check_settings
-from edgeproof.attacks.blocks import Block, resample, sample_block
+from edgeproof.attacks.ascent import ascend, choose, first_block
+from edgeproof.attacks.base import WarmStarting, check_settings
+from edgeproof.attacks.blocks import Block, resample
 from edgeproof.attacks.prbcd import check_block_size
 from edgeproof.attacks.projections import project_local
 from edgeproof.attacks.target import Target
@@ -18,7 +18,7 @@ from edgeproof.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True)
-class LRBCD(Attack):
+class LRBCD(WarmStarting):
     r"""Gradient ascent on a random block of pairs, with the greedy projection of Algorithm 1 onto local and global budgets.
 
     The projection is :func:`~edgeproof.attacks.project_local`. Without local budgets only the total bounds it.
@@ -62,7 +62,9 @@ class LRBCD(Attack):
     def num_steps(self, budget: Budget) -> int:
         return self.steps
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(
+        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+    ) -> Tensor:
         check_block_size(self.block_size, target, budget)
 
         def redraw(block: Block) -> Block:
@@ -70,13 +72,7 @@ class LRBCD(Attack):
 
         block = ascend(
             target,
-            sample_block(
-                target.num_nodes,
-                self.block_size,
-                generator=generator,
-                nodes=budget.usable,
-                dtype=target.data.x.dtype,
-            ),
+            first_block(target, budget, self.block_size, start, generator=generator),
             loss=self.loss,
             steps=self.steps,
             learning_rate=lambda step: self.lr,

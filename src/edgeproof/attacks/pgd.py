@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.ascent import ascend, choose, projection
-from edgeproof.attacks.base import Attack, check_settings
-from edgeproof.attacks.blocks import sample_block
+from edgeproof.attacks.ascent import ascend, choose, first_block, projection
+from edgeproof.attacks.base import WarmStarting, check_settings
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -20,7 +19,7 @@ _MOST_PAIRS = 1 << 27
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGD(Attack):
+class PGD(WarmStarting):
     r"""Projected gradient ascent on the weights of all pairs at once.
 
     The learning rate of step :math:`t` is :math:`\alpha_t = \mathrm{lr} \cdot \Delta / \sqrt t`. Memory
@@ -56,7 +55,9 @@ class PGD(Attack):
     def num_steps(self, budget: Budget) -> int:
         return self.steps
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(
+        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+    ) -> Tensor:
         pairs = num_usable_pairs(target.num_nodes, budget)
         if pairs > _MOST_PAIRS:
             raise ValueError(
@@ -65,13 +66,7 @@ class PGD(Attack):
             )
         block = ascend(
             target,
-            sample_block(
-                target.num_nodes,
-                max(pairs, 2),
-                generator=generator,
-                nodes=budget.usable,
-                dtype=target.data.x.dtype,
-            ),
+            first_block(target, budget, max(pairs, 2), start, generator=generator),
             loss=self.loss,
             steps=self.steps,
             learning_rate=lambda step: self.lr * budget.total / math.sqrt(step),

@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.ascent import Best, ascend, choose, projection
-from edgeproof.attacks.base import Attack, check_settings
-from edgeproof.attacks.blocks import Block, resample, sample_block
+from edgeproof.attacks.ascent import Best, ascend, choose, first_block, projection
+from edgeproof.attacks.base import WarmStarting, check_settings
+from edgeproof.attacks.blocks import Block, resample
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -19,7 +19,7 @@ from edgeproof.propagation.pairs import num_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class PRBCD(Attack):
+class PRBCD(WarmStarting):
     r"""Projected gradient ascent on a random block of pairs that is partly drawn anew after every step.
 
     The learning rate is scaled to the problem,
@@ -71,11 +71,13 @@ class PRBCD(Attack):
     def num_steps(self, budget: Budget) -> int:
         return self.steps + self.fine_tune_steps
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(
+        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+    ) -> Tensor:
         check_block_size(self.block_size, target, budget)
         n, pairs = target.num_nodes, num_pairs(target.num_nodes)
         lr = self.lr * max(math.log2(pairs / self.block_size), 1.0) * budget.total / (2 * n)
-        block = sample_block(n, self.block_size, generator=generator, nodes=budget.usable, dtype=target.data.x.dtype)
+        block = first_block(target, budget, self.block_size, start, generator=generator)
         best = Best() if self.keep_best else None
 
         def redraw(block: Block) -> Block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ _SEARCHED = {"cuda"}
 _STEPS_PER_UNIT = 1 << 36
 # Largest values that the greedy choice looks at first; on most steps they use up the budget.
 _LOOKED_AT_FIRST = 1024
+_LOOKED_AT_PER_FLIP = 8
+# How many times as many it looks at next.
+_MORE = 8
 # Values that tell which are the largest.
 _SAMPLED = 1 << 16
 # Beyond this, single precision leaves too few digits behind the point.
@@ -122,37 +125,83 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     if local is None:
         local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), u.numel())
     # No more than there are pairs can be spent, and so much can be counted in steps.
-    total, local = min(budget.total, u.numel()), local.clamp(max=u.numel())
-    wanted = max(_LOOKED_AT_FIRST, 8 * total)
+    left = min(budget.total, u.numel()) * _STEPS_PER_UNIT
+    room = local.clamp(max=u.numel()) * _STEPS_PER_UNIT
+    wanted = max(_LOOKED_AT_FIRST, _LOOKED_AT_PER_FLIP * min(budget.total, u.numel()))
+    chosen: list[Tensor] = []
+    # Pairs below this value are still to be visited, all of them at first, later those with room at both ends.
+    below, open_at = torch.inf, None
     while True:
-        positions, everything = _largest(p, wanted)
+        positions, least = _largest(p, wanted, below, open_at)
         value = p[positions]
         # Alg. 1: clip to [0, 1], and visit in descending order.
         size = _steps_of(torch.ones_like(value) if whole else value.clamp(max=1))
-        taken, ended = dispatch.take_in_order(
-            size, u[positions], v[positions], total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
-        )
-        if ended or everything:
-            return positions[taken]
-        wanted *= 8
+        taken, ended = dispatch.take_in_order(size, u[positions], v[positions], left, room)
+        limit = _where_tight(size, taken, left, value) if open_at is not None and not whole else None
+        if limit is not None:
+            taken &= value >= limit
+        chosen.append(positions[taken])
+        spent = size * taken
+        left -= int(spent.sum())
+        if limit is None and (ended or left == 0 or least <= 0):
+            return torch.cat(chosen)
+        room = room.index_add(0, u[positions], -spent).index_add_(0, v[positions], -spent)
+        if limit is not None:
+            below, open_at, wanted = limit, None, _LOOKED_AT_FIRST
+            continue
+        below, wanted = least, _MORE * wanted
+        open_at = partial(_have_room, room, u, v) if left >= _STEPS_PER_UNIT else None
 
 
-def _largest(p: Tensor, wanted: int) -> tuple[Tensor, bool]:
+def _have_room(room: Tensor, u: Tensor, v: Tensor, positions: Tensor) -> Tensor:
+    return (room[u[positions]] > 0) & (room[v[positions]] > 0)
+
+
+def _where_tight(size: Tensor, taken: Tensor, left: int, value: Tensor) -> float | None:
+    """The value from above which pairs leave less than one whole pair to spend, but something; none if they do not.
+
+    Below it even a pair without room at its ends matters: it ends it all if it is larger than what is left.
+    """
+    remaining = left - (size * taken).cumsum(0)
+    tight = ((remaining > 0) & (remaining < _STEPS_PER_UNIT)).nonzero()
+    if not tight.numel():
+        return None
+    # Strictly above the first such pair: those of the same value may come before it, or have been left out.
+    return float(torch.nextafter(value[tight[0]], value.new_full((1,), torch.inf)))
+
+
+def _largest(p: Tensor, wanted: int, below: float, open_at: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, float]:
     """Positions of the largest positive values, about as many as wanted; descending, equal ones in their own order.
 
+    Args:
+        p: all values.
+        wanted: how many.
+        below: only values below this.
+        open_at: tells which positions count; all by default.
+
     Returns:
-        The positions, and whether these are all positive values.
+        The positions, and a value from which on all that count are among them; 0 if these are all positive ones.
     """
     stride = max(1, p.numel() // _SAMPLED)
     sample = p[::stride]
     among = wanted // stride + 1
+    if below < torch.inf:
+        counts = sample < below
+        if open_at is not None:
+            counts &= open_at(torch.arange(0, p.numel(), stride, device=p.device))
+        sample = torch.where(counts, sample, 0.0)
     # An estimate is enough: whoever needs more asks again.
     least = sample.topk(among, sorted=False).values.amin() if among < sample.numel() else p.new_zeros(())
     total, threshold = torch.stack([p.sum(), least]).tolist()
     if not math.isfinite(total):
         raise ValueError("expected finite values to project")
-    positions = (p >= threshold if threshold > 0 else p > 0).nonzero().squeeze(1)
-    return positions[p[positions].argsort(descending=True, stable=True)], threshold <= 0
+    chosen = p >= threshold if threshold > 0 else p > 0
+    if below < torch.inf:
+        chosen &= p < below
+    positions = chosen.nonzero().squeeze(1)
+    if open_at is not None:
+        positions = positions[open_at(positions)]
+    return positions[p[positions].argsort(descending=True, stable=True)], max(threshold, 0.0)
 
 
 def _steps_of(value: Tensor) -> Tensor:

@@ -62,6 +62,11 @@ class Target:
             )
         return self._engines[loss]
 
+    def refresh(self) -> None:
+        """The model has changed: what was computed from it is computed anew."""
+        for engine in self._engines.values():
+            engine.refresh()
+
     def accuracy(self, logits: Tensor) -> Tensor:
         """Share of the target nodes that these logits of all nodes classify correctly."""
         return losses.accuracy(logits[self.nodes], self.labels)

@@ -10,6 +10,10 @@ from torch import Tensor
 from edgeproof._progress import Advance
 
 
+def ignore(done: int, text: str) -> None:
+    """Moves no progress bar."""
+
+
 class Watch:
     """The record of one run, kept without making a GPU wait.
 

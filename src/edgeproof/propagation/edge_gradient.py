@@ -134,7 +134,7 @@ class EdgeGradientEngine:
     verified against autograd on some pairs when a model is first seen. Any other module called as
     ``model(x, edge_index, edge_weight)`` takes the ``"autograd"`` path: the pairs asked for join the graph with weight 0.
 
-    The model is used in evaluation mode and must not change meanwhile.
+    The model is used in evaluation mode. Whoever changes its parameters calls :meth:`refresh`.
 
     Args:
         model: the model under attack.
@@ -203,6 +203,13 @@ class EdgeGradientEngine:
         assert isinstance(self.model, Diffusing)
         with evaluating(self.model), torch.no_grad():
             return self.model.encode(self.data.x)
+
+    def refresh(self) -> None:
+        """The parameters of the model have changed: encode the features anew, in the memory that a recorded run reads."""
+        if "_encoded" in self.__dict__:
+            assert isinstance(self.model, Diffusing)
+            with evaluating(self.model), torch.no_grad():
+                self._encoded.copy_(self.model.encode(self.data.x))
 
     def __call__(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> EdgeGradient:
         """Loss, logits and gradient with some pairs flipped in part.

@@ -1,7 +1,19 @@
 """Training: one loop, visible settings, and a record of what happened."""
 
-from edgeproof.training.config import TrainConfig
-from edgeproof.training.fit import train
+from edgeproof.training.adversarial import Threat
+from edgeproof.training.config import PRESETS, TrainConfig
+from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
+from edgeproof.training.self_training import PseudoLabels
 
-__all__ = ["Epoch", "History", "TrainConfig", "train"]
+__all__ = [
+    "PRESETS",
+    "Epoch",
+    "History",
+    "PseudoLabels",
+    "Threat",
+    "TrainConfig",
+    "pseudo_labels",
+    "remove_checkpoints",
+    "train",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from edgeproof.serialization import read_tensors, write_tensors
 from edgeproof.training.history import Epoch
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass
@@ -25,7 +25,9 @@ class RunState:
         best_loss: that loss.
         best_state: the model's state after it, a copy.
         records: every epoch so far.
+        flips: what the attack on the training graph last found; none without one.
         seconds: time spent so far.
+        phases: time spent so far, by what on.
         stopped: why the run ended, if it did.
     """
 
@@ -34,7 +36,9 @@ class RunState:
     best_loss: float = float("inf")
     best_state: dict[str, Tensor] = field(default_factory=dict)
     records: list[Epoch] = field(default_factory=list)
+    flips: Tensor | None = None
     seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
     stopped: str | None = None
 
 
@@ -56,12 +60,18 @@ class Checkpoint:
         """Whether it is time to write: every so many epochs, and at the end."""
         return state.stopped is not None or len(state.records) % self.every == 0
 
-    def save(self, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def save(
+        self, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
+    ) -> None:
         """Write everything that the rest of the run depends on, in one step."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in state.best_state.items()}
         for index, moments in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
+        if average is not None:
+            tensors |= {f"average.{name}": tensor for name, tensor in average.state_dict().items()}
+        if state.flips is not None:
+            tensors["flips."] = state.flips
         tensors |= {f"random.{name}": value for name, value in _random_states(model).items()}
         header = {
             "checkpoint": _FORMAT,
@@ -71,12 +81,13 @@ class Checkpoint:
             "best_loss": state.best_loss,
             "records": [list(asdict(record).values()) for record in state.records],
             "seconds": state.seconds,
+            "phases": state.phases,
             "stopped": state.stopped,
         }
         # A clone each: safetensors refuses tensors that share memory.
         write_tensors(self.path, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, header)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None) -> RunState:
         """Put model, optimizer and random generators back where the checkpoint left them.
 
         Raises:
@@ -87,7 +98,9 @@ class Checkpoint:
             raise ValueError(f"{self.path} is no training checkpoint of this version")
         _check_same_run(self.path, header.get("run"), self.run)
         try:
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}, "random": {}}
+            parts: dict[str, dict[str, Tensor]] = {
+                part: {} for part in ("model", "best", "optimizer", "average", "flips", "random")
+            }
             for name, tensor in tensors.items():
                 part, _, rest = name.partition(".")
                 parts[part][rest] = tensor
@@ -101,16 +114,25 @@ class Checkpoint:
                 best_epoch=header["best_epoch"],
                 best_loss=float(header["best_loss"]),
                 best_state={name: tensor.to(device) for name, tensor in parts["best"].items()},
-                records=[Epoch(*values) for values in header["records"]],
+                records=[_epoch(values) for values in header["records"]],
+                flips=parts["flips"][""].to(device) if parts["flips"] else None,
                 seconds=float(header["seconds"]),
+                phases={str(phase): float(seconds) for phase, seconds in header["phases"].items()},
                 stopped=header["stopped"],
             )
             model.load_state_dict(parts["model"])
+            if average is not None:
+                average.load_state_dict(parts["average"])
             optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
             _set_random_states(model, parts["random"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(f"{self.path} is a damaged checkpoint: {error}") from error
         return state
+
+
+def _epoch(values: list[Any]) -> Epoch:
+    record = Epoch(*values)
+    return record if record.gamma is None else replace(record, gamma=tuple(record.gamma))
 
 
 def _check_same_run(path: Path, saved: Any, run: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
-"""What determines a training run, besides the model and the split."""
+"""What determines a training run, besides the model, the split and the adversary."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import TypedDict
 
 from edgeproof import losses
+from edgeproof._names import look_up, unknown_name
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,16 @@ class TrainConfig:
         weight_decay: Adam's weight decay.
         warmup_epochs: clean epochs with cross-entropy before the main loop.
         max_epochs: most epochs of the main loop.
+        min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience.
         patience: epochs without a better validation loss after which training stops.
-        validate_every: epochs between validations.
+        validate_every: epochs between validations, each of them under attack in adversarial training.
+        epsilon_warmup: epochs in which the adversary's budget rises from nothing to all of it.
+        warm_start: whether the attack on the training graph begins at its last flips; with an attack of one step this is
+            "free" adversarial training.
+        averaging: how much of the averaged parameters stays in every epoch; 0 for no averaging. The averaged model is the one
+            that is validated and kept.
+        label_models: models that vote on pseudo-labels in self-training.
+        label_weight_decay: their weight decay.
         seed: for everything random while training.
     """
 
@@ -28,18 +38,75 @@ class TrainConfig:
     weight_decay: float = 1e-3
     warmup_epochs: int = 10
     max_epochs: int = 3000
+    min_epochs: int = 0
     patience: int = 200
     validate_every: int = 1
+    epsilon_warmup: int = 0
+    warm_start: bool = False
+    averaging: float = 0.0
+    label_models: int = 1
+    label_weight_decay: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         losses.get(self.loss)
-        whole = {"warmup_epochs": 0, "max_epochs": 1, "patience": 1, "validate_every": 1, "seed": 0}
+        whole = {
+            "warmup_epochs": 0,
+            "max_epochs": 1,
+            "min_epochs": 0,
+            "patience": 1,
+            "validate_every": 1,
+            "epsilon_warmup": 0,
+            "label_models": 1,
+            "seed": 0,
+        }
         for name, least in whole.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
-        for name in ("lr", "weight_decay"):
+        for name in ("lr", "weight_decay", "label_weight_decay"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"expected {name} to be a finite number >= 0, got {value!r}")
+        if not isinstance(self.averaging, (int, float)) or not 0 <= self.averaging < 1:
+            raise ValueError(f"expected 0 <= averaging < 1, got {self.averaging!r}")
+        if not isinstance(self.warm_start, bool):
+            raise ValueError(f"expected warm_start to be True or False, got {self.warm_start!r}")
+        if self.min_epochs >= self.max_epochs:
+            raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
+
+
+class TrainSettings(TypedDict, total=False):
+    """The settings of :class:`TrainConfig`, each of them optional: those that differ from a preset."""
+
+    loss: str
+    lr: float
+    weight_decay: float
+    warmup_epochs: int
+    max_epochs: int
+    min_epochs: int
+    patience: int
+    validate_every: int
+    epsilon_warmup: int
+    warm_start: bool
+    averaging: float
+    label_models: int
+    label_weight_decay: float
+    seed: int
+
+
+PRESETS = {"paper": TrainConfig()}
+
+
+def configure(preset: str | TrainConfig, settings: TrainSettings) -> TrainConfig:
+    """A preset, by name or as a value, with some settings changed.
+
+    >>> configure("paper", {"lr": 0.05}).lr
+    0.05
+    """
+    config = preset if isinstance(preset, TrainConfig) else look_up("preset", preset, PRESETS)
+    known = [entry.name for entry in fields(TrainConfig)]
+    for name in settings:
+        if name not in known:
+            raise unknown_name("setting", name, known)
+    return replace(config, **settings)

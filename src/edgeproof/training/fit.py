@@ -1,57 +1,64 @@
-"""The training loop."""
+"""Training a model, in one call."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from typing_extensions import Unpack
 
-from edgeproof import losses
 from edgeproof._files import check_writable
-from edgeproof._progress import progress_bar
-from edgeproof._tensors import fingerprint
+from edgeproof.attacks.base import Attack, WarmStarting
 from edgeproof.graph import check_data, check_nodes
-from edgeproof.models import graph_of, predict
-from edgeproof.splits import Split, View
-from edgeproof.training.checkpoint import Checkpoint, RunState
-from edgeproof.training.config import TrainConfig
-from edgeproof.training.history import Epoch, History
+from edgeproof.models import predict
+from edgeproof.splits import Split
+from edgeproof.training.adversarial import Threat
+from edgeproof.training.config import TrainConfig, TrainSettings, configure
+from edgeproof.training.history import History
+from edgeproof.training.loop import fit
+from edgeproof.training.self_training import PseudoLabels, label_files, vote
 
 
 def train(
     model: nn.Module,
     split: Split,
     *,
-    loss: str = TrainConfig.loss,
-    lr: float = TrainConfig.lr,
-    weight_decay: float = TrainConfig.weight_decay,
-    warmup_epochs: int = TrainConfig.warmup_epochs,
-    max_epochs: int = TrainConfig.max_epochs,
-    patience: int = TrainConfig.patience,
-    validate_every: int = TrainConfig.validate_every,
-    seed: int = TrainConfig.seed,
+    attack: Attack | None = None,
+    epsilon: float | None = None,
+    local: float | None = None,
+    count: str = "incident",
+    self_training: bool | PseudoLabels = False,
+    preset: str | TrainConfig = "paper",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
+    **settings: Unpack[TrainSettings],
 ) -> History:
-    """Train ``model`` on the labelled nodes of ``split.train``, and leave it at its best epoch.
+    """Train ``model`` on ``split.train``, and leave it at its best epoch.
 
-    The best epoch is the one with the lowest loss on ``split.val``; ``split.test`` is never looked at. Model and split
-    must be on the same device. The arguments not listed here are those of :class:`TrainConfig`.
+    The best epoch is the one with the lowest loss on ``split.val``; ``split.test`` is never looked at. With an attack both
+    graphs are attacked anew in every epoch, the model learns on the one and is judged on the other. Model and split must be on
+    the same device.
 
     Args:
-        model: any module called as ``model(x, edge_index)``; if it has ``parameter_groups()``, the optimizer uses them.
+        model: any module called as ``model(x, edge_index, edge_weight=None)``; if it has ``parameter_groups()``, the optimizer
+            uses them.
         split: who is trained and validated on.
+        attack: what to train against, used as it is; ``LRBCD().for_training()`` has the paper's settings for training. None
+            for clean training.
+        epsilon: the attack's budget, as a share of the edges at the nodes that count.
+        local: its budget at each node, as a share of the node's degree; none for no local budgets.
+        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
+        self_training: whether other models of the same kind label the unlabelled nodes first, so that all nodes of the
+            training graph count; or what :func:`edgeproof.training.pseudo_labels` gave.
+        preset: settings to begin with, by name or as a value: ``"paper"``, or ``"sturdy"``, which our measurements favour.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
             as if it had never stopped.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
+        settings: what differs from the preset; see :class:`TrainConfig`.
 
     Returns:
         The course of the run. The model is changed in place and left in evaluation mode.
@@ -60,142 +67,117 @@ def train(
         ValueError: for bad settings, a bad graph, or a checkpoint of another run.
         FloatingPointError: if the loss is no longer finite; the model then has its best state so far.
 
-    >>> from edgeproof import datasets, models, splits
+    >>> from edgeproof import attacks, datasets, models, splits
     >>> data = datasets.load("csbm")
     >>> split = splits.inductive(data, train_per_class=100)
     >>> history = train(models.build("GPRGNN", data.num_features, 2, seed=0), split, max_epochs=20)
     >>> len(history.epochs), history.stopped
     (30, 'max_epochs')
+    >>> model = models.build("GPRGNN", data.num_features, 2, seed=0)
+    >>> attack = attacks.LRBCD(steps=3, block_size=10_000)
+    >>> history = train(model, split, attack=attack, epsilon=0.1, local=0.5, self_training=True, max_epochs=5)
+    >>> history.best.val_accuracy <= history.best.clean_val_accuracy
+    True
     """
-    config = TrainConfig(
-        loss=loss,
-        lr=lr,
-        weight_decay=weight_decay,
-        warmup_epochs=warmup_epochs,
-        max_epochs=max_epochs,
-        patience=patience,
-        validate_every=validate_every,
-        seed=seed,
-    )
+    config = configure(preset, settings)
+    threat = _threat(attack, epsilon, local, count)
+    if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
+        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {attack!r}")
     if checkpoint_every < 1:
         raise ValueError(f"expected checkpoint_every >= 1, got {checkpoint_every}")
+    if not isinstance(self_training, (bool, PseudoLabels)):
+        raise TypeError(f"expected self_training to be True, False or PseudoLabels, got {self_training!r}")
     _check_ready(model, split)
-    optimizer = torch.optim.Adam(_parameter_groups(model), lr=config.lr, weight_decay=config.weight_decay)
-    file = None
-    if checkpoint is not None:
-        check_writable(Path(checkpoint))
-        run = {
-            "config": asdict(config),
-            "model": repr(model),
-            "initial parameters": fingerprint(model.state_dict().values()),
-            "split": split.fingerprint,
-            "device": next(model.parameters()).device.type,
-        }
-        file = Checkpoint(Path(checkpoint), run, checkpoint_every)
+    file = None if checkpoint is None else Path(checkpoint)
+    if file is not None:
+        check_writable(file)
 
-    with _seeded(config.seed, model):
-        state = RunState(next_epoch=-config.warmup_epochs)
-        if file is not None and file.path.exists():
-            state = file.restore(model, optimizer)
-        _fit(model, split, config, optimizer, state, file, show=progress)
+    known = self_training if isinstance(self_training, PseudoLabels) else None
+    if self_training is True:
+        known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+    nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
+    if known is not None:
+        nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
+        _check_labels(known, split)
+    history = fit(
+        model,
+        split,
+        config,
+        nodes=nodes,
+        labels=labels,
+        threat=threat,
+        checkpoint=file,
+        checkpoint_every=checkpoint_every,
+        show=progress,
+    )
+    return replace(history, pseudo_labels=known)
 
-    assert state.best_epoch is not None
-    assert state.stopped is not None
-    return History(config, tuple(state.records), state.best_epoch, state.stopped, state.seconds)
 
-
-def _fit(
+def pseudo_labels(
     model: nn.Module,
     split: Split,
-    config: TrainConfig,
-    optimizer: torch.optim.Optimizer,
-    state: RunState,
-    file: Checkpoint | None,
     *,
-    show: bool,
-) -> None:
-    """Run all epochs that remain (paper, Alg. 2), keeping ``state`` up to date; ends with the best parameters."""
-    initial = _copy(model)
-    train_graph, val_graph = graph_of(model, split.train.data), graph_of(model, split.val.data)
-    started = time.perf_counter() - state.seconds
-    total = config.warmup_epochs + config.max_epochs
-    with progress_bar(type(model).__name__, total, show=show) as advance:
-        for epoch in range(state.next_epoch, config.max_epochs):
-            if state.stopped is not None:
-                break
-            warming_up = epoch < 0
-            loss = losses.get("cross_entropy" if warming_up else config.loss)
+    preset: str | TrainConfig = "paper",
+    progress: bool = True,
+    **settings: Unpack[TrainSettings],
+) -> PseudoLabels:
+    """Labels for all nodes of the training graph, from models that were trained on the labelled ones.
 
-            # One step on the training graph (Alg. 2, l. 8).
-            model.train()
-            optimizer.zero_grad()
-            logits, labels = _logits(model, split.train, train_graph)
-            train_loss = loss(logits, labels)
-            train_loss.backward()
-            optimizer.step()
-            measured = [train_loss.detach(), losses.accuracy(logits, labels)]
+    This is the first half of self-training; ``edgeproof.train(..., self_training=True)`` does both halves.
 
-            # Validation (Alg. 2, l. 9).
-            validated = epoch % config.validate_every == 0
-            if validated:
-                model.eval()
-                with torch.no_grad():
-                    logits, labels = _logits(model, split.val, val_graph)
-                    measured += [loss(logits, labels), losses.accuracy(logits, labels)]
-            record = _record(epoch, measured)
-            if not torch.isfinite(torch.stack(measured)).all():
-                model.load_state_dict(state.best_state or initial)
-                last_good = "it started with" if state.best_epoch is None else f"of its best epoch, {state.best_epoch}"
-                raise FloatingPointError(
-                    f"training is no longer finite in {record}; the model has the parameters {last_good}. "
-                    f"A smaller learning rate than {config.lr} may help"
-                )
-            state.records.append(record)
+    In the transductive setting the training graph holds the test nodes. What is trained on these labels has then been trained
+    on the clean answers at the very nodes that it is tested on: robustness measured there shows memory, see
+    :class:`~edgeproof.training.Memorizing`.
 
-            # The best epoch so far, and the end (Alg. 2, l. 10 to 13; patience is not in the algorithm).
-            if validated and not warming_up:
-                assert record.val_loss is not None
-                if record.val_loss < state.best_loss:
-                    state.best_epoch, state.best_loss, state.best_state = epoch, record.val_loss, _copy(model)
-                elif state.best_epoch is not None and epoch >= state.best_epoch + config.patience:
-                    state.stopped = "patience"
-            if state.stopped is None and epoch == config.max_epochs - 1:
-                state.stopped = "max_epochs"
+    Args:
+        model: what kind of model labels; it is not changed.
+        split: who is labelled and who is not.
+        preset: settings to begin with; see :func:`edgeproof.train`.
+        progress: whether to draw progress bars (on terminals only).
+        settings: what differs from the preset; see :class:`TrainConfig`.
 
-            state.next_epoch, state.seconds = epoch + 1, time.perf_counter() - started
-            if file is not None and file.due(state):
-                file.save(state, model, optimizer)
-            advance(len(state.records), _describe(record))
-    model.load_state_dict(state.best_state)
-    model.eval()
+    >>> from edgeproof import datasets, models, splits
+    >>> data = datasets.load("csbm")
+    >>> split = splits.inductive(data, train_per_class=100)
+    >>> found = pseudo_labels(models.build("GCN", data.num_features, 2, seed=0), split, max_epochs=50)
+    >>> found.labels.shape == found.confidence.shape == (split.train.data.num_nodes,)
+    True
+    """
+    config = configure(preset, settings)
+    _check_ready(model, split)
+    return vote(model, split, config, checkpoint=None, checkpoint_every=1, show=progress)
 
 
-def _logits(model: nn.Module, view: View, graph: object) -> tuple[Tensor, Tensor]:
-    """Logits and labels of the nodes that count in ``view``."""
-    return model(view.data.x, graph)[view.nodes], view.data.y[view.nodes]
+def remove_checkpoints(checkpoint: str | Path) -> None:
+    """Remove what a finished run has left beside its result."""
+    file = Path(checkpoint)
+    for path in (file, *label_files(file)):
+        path.unlink(missing_ok=True)
 
 
-def _record(epoch: int, measured: list[Tensor]) -> Epoch:
-    train_loss, train_accuracy, *val = torch.stack(measured).tolist()
-    val_loss, val_accuracy = val or (None, None)
-    return Epoch(epoch, train_loss, train_accuracy, val_loss, val_accuracy)
+def _threat(attack: Attack | None, epsilon: float | None, local: float | None, count: str) -> Threat | None:
+    if attack is None:
+        if epsilon is not None or local is not None:
+            raise ValueError(
+                f"expected an attack to train against beside epsilon={epsilon} and local={local}, got none; "
+                "edgeproof.attacks.LRBCD().for_training() is the paper's"
+            )
+        return None
+    if epsilon is None:
+        raise ValueError(f"expected epsilon, the budget of {attack!r} as a share of the edges, got none")
+    return Threat(attack, epsilon, local, count)
 
 
-def _describe(record: Epoch) -> str:
-    text = f"loss {record.train_loss:.2f} ({record.train_accuracy:.0%})"
-    if record.val_accuracy is not None:
-        text += f", val {record.val_loss:.2f} ({record.val_accuracy:.0%})"
-    return text
-
-
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    own = getattr(model, "parameter_groups", None)
-    groups: list[dict[str, Any]] = own() if callable(own) else [{"params": list(model.parameters())}]
-    return groups
+def _check_labels(known: PseudoLabels, split: Split) -> None:
+    """Raise unless these are labels of this split's training graph."""
+    nodes, truth = split.train.nodes, split.train.data.y
+    if known.labels.shape != truth.shape or known.labels.device != truth.device:
+        raise ValueError(
+            f"expected pseudo-labels of the {truth.numel()} training nodes on {truth.device}, got "
+            f"{known.labels.numel()} on {known.labels.device}"
+        )
+    if not torch.equal(known.labels[nodes], truth[nodes]):
+        raise ValueError("expected pseudo-labels of this split, got others: they disagree with its known labels")
 
 
 def _check_ready(model: nn.Module, split: Split) -> None:
@@ -222,12 +204,3 @@ def _check_ready(model: nn.Module, split: Split) -> None:
     if logits.dim() != 2 or logits.size(0) != split.train.data.x.size(0) or logits.size(1) < num_classes:
         expected = f"[{split.train.data.x.size(0)}, {num_classes}]"
         raise ValueError(f"expected logits of shape {expected} from the model, got {list(logits.shape)}")
-
-
-@contextmanager
-def _seeded(seed: int, model: nn.Module) -> Iterator[None]:
-    """Seed torch's generators for the time of the run, and give them back as they were."""
-    device = next(model.parameters()).device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgeproof.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from edgeproof.training.adversarial import Threat
+    from edgeproof.training.self_training import PseudoLabels
 
 
 @dataclass(frozen=True)
@@ -14,17 +18,29 @@ class Epoch:
 
     Args:
         epoch: its number.
-        train_loss: loss on the labelled training nodes, with dropout.
-        train_accuracy: accuracy on them, with dropout.
-        val_loss: loss on the validation nodes after the step; none where it was not measured.
-        val_accuracy: accuracy on them.
+        train_loss: loss on the training nodes, with dropout; in adversarial training on the attacked graph.
+        train_accuracy: accuracy on them, likewise.
+        val_loss: loss on the validation nodes after the step, in adversarial training on the attacked graph; none where it was
+            not measured.
+        val_accuracy: accuracy on them, likewise.
+        clean_train_loss: loss on the training nodes of the clean graph after the step, without dropout; in adversarial
+            training only.
+        clean_train_accuracy: accuracy on them, likewise.
+        clean_val_loss: loss on the validation nodes of the clean graph; in adversarial training only.
+        clean_val_accuracy: accuracy on them, likewise.
+        gamma: the coefficients of a learned diffusion after the step; none for models without.
     """
 
     epoch: int
     train_loss: float
     train_accuracy: float
-    val_loss: float | None
-    val_accuracy: float | None
+    val_loss: float | None = None
+    val_accuracy: float | None = None
+    clean_train_loss: float | None = None
+    clean_train_accuracy: float | None = None
+    clean_val_loss: float | None = None
+    clean_val_accuracy: float | None = None
+    gamma: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,10 @@ class History:
         epochs: every epoch, warm-up included.
         best_epoch: the epoch whose parameters the model now has.
         stopped: why it ended, ``"patience"`` or ``"max_epochs"``.
-        seconds: how long it took, over all parts of an interrupted run.
+        seconds: how long it took, over all parts of an interrupted run, pseudo-labels not included.
+        phases: seconds of each part of the attacks, of the steps and of validation, added up.
+        threat: what it was trained against; none for clean training.
+        pseudo_labels: what stood in for labels of unlabelled nodes; none without self-training.
     """
 
     config: TrainConfig
@@ -44,6 +63,9 @@ class History:
     best_epoch: int
     stopped: str
     seconds: float = field(compare=False)
+    phases: dict[str, float] = field(compare=False, default_factory=dict)
+    threat: Threat | None = None
+    pseudo_labels: PseudoLabels | None = field(compare=False, default=None)
 
     @property
     def best(self) -> Epoch:
@@ -52,10 +74,25 @@ class History:
 
     def summary(self) -> dict[str, Any]:
         """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs."""
-        return {
+        summary = {
             **asdict(self.config),
             "epochs": self.epochs[-1].epoch + 1,
             "best_epoch": self.best_epoch,
             "stopped": self.stopped,
             "seconds": round(self.seconds, 2),
         }
+        if self.threat is not None:
+            summary |= {
+                "attack": repr(self.threat.attack),
+                "epsilon": self.threat.epsilon,
+                "local": self.threat.local,
+                "count": self.threat.count,
+            }
+        if self.pseudo_labels is not None:
+            summary |= {
+                "label_val_accuracy": self.pseudo_labels.val_accuracy,
+                "label_accuracy": self.pseudo_labels.accuracy,
+            }
+        if self.best.gamma is not None:
+            summary["gamma"] = list(self.best.gamma)
+        return summary

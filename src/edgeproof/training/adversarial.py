@@ -1,0 +1,106 @@
+"""The adversary of adversarial training: it attacks one graph again and again while the model changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgeproof.attacks.base import Attack, make_target
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.budget import Budget, check_epsilon
+
+# More epochs than any run has.
+_EPOCHS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Threat:
+    """What training defends against.
+
+    Args:
+        attack: used as it is; :meth:`~edgeproof.attacks.Attack.for_training` gives the paper's cheaper settings.
+        epsilon: its budget, as a share of the edges at the nodes that count.
+        local: the budget of each node as a share of its degree; none for no local budgets.
+        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
+    """
+
+    attack: Attack
+    epsilon: float
+    local: float | None = None
+    count: str = "incident"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attack, Attack):
+            raise TypeError(f"expected an attack of edgeproof.attacks to train with, got {self.attack!r}")
+        check_epsilon(self.epsilon)
+        # Training and validation graph differ, so a budget for each node by name would fit only one of them.
+        if self.local is not None and not isinstance(self.local, Real):
+            raise ValueError(f"expected local as a share of each node's degree, got {type(self.local).__name__}")
+
+    def budget(self, data: Data, nodes: Tensor) -> Budget:
+        """What the adversary may change in this graph."""
+        return Budget.from_epsilon(data, nodes, self.epsilon, local=self.local, count=self.count)
+
+
+class Adversary:
+    """A threat to one model on one graph.
+
+    What does not change between epochs is prepared once: the graph, the budget, and on a GPU the recorded run of the model.
+
+    Args:
+        threat: what it may do.
+        model: whom it attacks; its parameters may change between attacks.
+        data: the graph.
+        nodes: the nodes that count.
+        labels: their labels.
+        seed: of all that is random.
+    """
+
+    def __init__(self, threat: Threat, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, seed: int) -> None:
+        self.attack, self.seed = threat.attack, seed
+        self.target = make_target(model, data, nodes, labels, backend=None)
+        self.budget = threat.budget(data, nodes)
+
+    def find(self, epoch: int, share: float, watch: Watch, start: Tensor | None = None) -> Tensor:
+        """Flips against the model as it is.
+
+        Args:
+            epoch: every epoch has random choices of its own.
+            share: of the budget.
+            watch: takes note of times.
+            start: flips to begin at; none to begin with nothing.
+        """
+        self.target.refresh()
+        budget = Budget(round(share * self.budget.total), self.budget.local)
+        # A seed for every epoch, so that an interrupted run needs no generator's state to go on.
+        generator = torch.Generator(self.target.device).manual_seed(self.seed * _EPOCHS + epoch)
+        try:
+            return self.attack.find(self.target, budget, generator=generator, watch=watch, start=start)
+        except torch.OutOfMemoryError as error:
+            raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._advice(budget)}") from error
+
+    def _advice(self, budget: Budget) -> str:
+        """The largest block, by halving, with which the attack was seen to fit."""
+        size = getattr(self.attack, "block_size", 0) // 2
+        while size >= 2:
+            # What the failed try held must go, the recorded run included.
+            self.target = Target(self.target.model, self.target.data, self.target.nodes, self.target.labels)
+            if self.target.device.type == "cuda":
+                torch.cuda.empty_cache()
+            generator = torch.Generator(self.target.device).manual_seed(self.seed)
+            try:
+                smaller = replace(self.attack, block_size=size)  # type: ignore[call-arg]
+                smaller.find(self.target, budget, generator=generator, watch=Watch(self.target.device, ignore))
+            except torch.OutOfMemoryError:
+                size //= 2
+            except ValueError:
+                # The block has become too small for the budget.
+                break
+            else:
+                return f"block_size={size} would fit"
+        return "use an attack that looks at blocks of pairs, such as LRBCD, on a smaller graph or with a smaller model"

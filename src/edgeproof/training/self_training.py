@@ -1,0 +1,148 @@
+"""Self-training: a model's own answers stand in for the labels of unlabelled nodes (paper, Algorithm 3)."""
+
+from __future__ import annotations
+
+import copy
+import glob
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from edgeproof import losses
+from edgeproof.models import GraphModel, predict
+from edgeproof.splits import Split
+from edgeproof.training.config import TrainConfig
+from edgeproof.training.history import History
+from edgeproof.training.loop import fit
+
+# A model whose validation accuracy is further below that of the best has failed, and has no vote.
+_FAILED = 0.1
+# A label model has to do better than this many times the answer that is right most often.
+_BETTER_THAN_CHANCE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """Labels of all nodes of a training graph.
+
+    Args:
+        labels: true ones where they are known, answers elsewhere, shape ``[nodes]``.
+        confidence: the probability that the models gave to each answer; 1 where the label is known, shape ``[nodes]``.
+        val_accuracy: accuracy of those who answered, on the validation nodes.
+        accuracy: accuracy of the answers at unlabelled nodes by the labels in the data, which nothing else looks at.
+        histories: how each model was trained.
+        voters: which of them had a vote.
+    """
+
+    labels: Tensor
+    confidence: Tensor
+    val_accuracy: float
+    accuracy: float
+    histories: tuple[History, ...]
+    voters: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"PseudoLabels({self.labels.numel()} nodes, {len(self.voters)} of {len(self.histories)} models, accuracy "
+            f"{self.val_accuracy:.1%} on validation nodes, {self.accuracy:.1%} at unlabelled nodes)"
+        )
+
+
+def vote(
+    model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
+) -> PseudoLabels:
+    """Train models of the same kind on the labelled nodes, and let them label the others.
+
+    Args:
+        model: what kind; it is not changed.
+        split: who is labelled, who is not, and who validates.
+        config: the final model's settings; ``label_models`` and ``label_weight_decay`` are meant for this.
+        checkpoint: keeps the final model's run; those of these models are kept beside it.
+        checkpoint_every: epochs between two checkpoints.
+        show: whether to draw progress bars.
+    """
+    if not split.train.unlabeled.numel():
+        raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
+    config = replace(
+        config,
+        loss="cross_entropy",
+        weight_decay=config.label_weight_decay,
+        warmup_epochs=0,
+        averaging=0.0,
+        warm_start=False,
+    )
+    known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
+    answers, accuracies, histories = [], [], []
+    for index in range(config.label_models):
+        labeller = another(model, seed=config.seed + index)
+        histories.append(
+            fit(
+                labeller,
+                split,
+                replace(config, seed=config.seed + index),
+                nodes=known,
+                labels=truth[known],
+                threat=None,
+                checkpoint=None if checkpoint is None else _label_file(checkpoint, index),
+                checkpoint_every=checkpoint_every,
+                show=show,
+            )
+        )
+        seen = predict(labeller, split.val.data)[split.val.nodes]
+        accuracies.append(float(losses.accuracy(seen, split.val.data.y[split.val.nodes])))
+        answers.append((predict(labeller, split.train.data).softmax(dim=1), seen.softmax(dim=1)))
+    voters = tuple(index for index, accuracy in enumerate(accuracies) if accuracy >= max(accuracies) - _FAILED)
+    on_train, on_val = (torch.stack([answers[index][part] for index in voters]).mean(dim=0) for part in (0, 1))
+
+    confidence, labels = on_train.max(dim=1)
+    labels, confidence = labels.index_copy(0, known, truth[known]), confidence.index_fill(0, known, 1.0)
+    val_truth = split.val.data.y[split.val.nodes]
+    result = PseudoLabels(
+        labels=labels,
+        confidence=confidence,
+        val_accuracy=float(losses.accuracy(on_val, val_truth)),
+        accuracy=float((labels[unlabeled] == truth[unlabeled]).double().mean()),
+        histories=tuple(histories),
+        voters=voters,
+    )
+    chance = float(torch.bincount(val_truth).max()) / val_truth.numel()
+    if result.val_accuracy < min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
+        warnings.warn(
+            f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
+            f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed, "
+            "or label_models=5, which leaves out models that failed",
+            stacklevel=4,
+        )
+    return result
+
+
+def label_files(checkpoint: Path) -> list[Path]:
+    """Where the state of label models' runs was kept, beside that of the final model's."""
+    return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.labels*"))
+
+
+def _label_file(checkpoint: Path, index: int) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.labels{index}")
+
+
+def another(model: nn.Module, seed: int) -> nn.Module:
+    """A model of the same kind with new parameters.
+
+    A model of this library is built anew. Of any other module a copy is taken, and every part of it that has
+    ``reset_parameters()`` is reset.
+    """
+    device = next(model.parameters()).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        if isinstance(model, GraphModel):
+            dtype = next(model.parameters()).dtype
+            return type(model)(**model.settings).to(device, dtype)
+        fresh = copy.deepcopy(model)
+        for module in fresh.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+        return fresh

@@ -1,0 +1,47 @@
+"""One stage of training: a graph, the nodes that count in it, and who attacks it."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgeproof.attacks.watch import Watch
+from edgeproof.graph import flip_pairs
+from edgeproof.models import graph_of
+from edgeproof.propagation import Adjacency
+from edgeproof.training.adversarial import Adversary, Threat
+
+
+class Stage:
+    """What a model is trained or validated on.
+
+    Args:
+        model: the model that is looked at here.
+        data: the graph.
+        nodes: the nodes that count.
+        labels: their labels, true or not, in the same order.
+        threat: what attacks the graph before every look at it; none for clean training.
+        seed: of the attacks.
+    """
+
+    def __init__(
+        self, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, threat: Threat | None, seed: int
+    ) -> None:
+        self.model, self.data, self.nodes, self.labels = model, data, nodes, labels
+        self.graph = graph_of(model, data)
+        self.adversary = None if threat is None else Adversary(threat, model, data, nodes, labels, seed)
+
+    def attacked(self, epoch: int, share: float, watch: Watch, start: Tensor | None = None) -> Tensor | None:
+        """Flips of the adversary, with this share of its budget; none where there is no adversary."""
+        return None if self.adversary is None else self.adversary.find(epoch, share, watch, start)
+
+    def logits(self, flips: Tensor | None = None) -> Tensor:
+        """Logits of the nodes that count, on the graph with these flips."""
+        graph = self.graph
+        if flips is not None and flips.numel():
+            if isinstance(graph, Adjacency):
+                graph = graph.perturbed(flips, graph.weight.new_ones(flips.size(1)))
+            else:
+                graph = graph_of(self.model, flip_pairs(self.data, flips))
+        logits: Tensor = self.model(self.data.x, graph)
+        return logits[self.nodes]
