@@ -42,3 +42,54 @@ def test_every_backend_takes_what_the_plain_loop_takes(backend: Backend, seed: i
     device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
     taken, ended = backend.take_in_order(*(tensor.to(device) for tensor in (size, u, v)), total, local.to(device))
     assert (taken.tolist(), ended) == one_by_one(size, u, v, total, local)
+
+
+@pytest.mark.parametrize("backend", [numba_cpu, triton_gpu], ids=lambda backend: backend.name)
+@pytest.mark.parametrize("seed", range(8))
+def test_the_largest_values_are_taken_as_the_reference_takes_them(backend: Backend, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    nodes, count = [(3, 20), (40, 300), (30, 5_000), (500, 2_500)][seed % 4]
+    p = torch.randn(3, count, generator=generator)
+    # Equal values, in part.
+    p[1] = (p[1] * 4).round() / 4
+    u = torch.randint(0, nodes - 1, (count,), generator=generator)
+    v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
+    unit = 1 << 36
+    local = torch.randint(1, 4, (nodes,), generator=generator) * unit
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    for total, least in ((10**3, 0.0), (7, 0.3), (10**3, 1.0)):
+        wanted = count
+        inputs = (p, torch.full((3,), least), u, v)
+        for whole in (False, True):
+            expected = reference.take_above(*inputs, total * unit, local, unit, whole=whole, wanted=wanted)
+            taken, done = backend.take_above(
+                *(tensor.to(device) for tensor in inputs),
+                total * unit,
+                local.to(device),
+                unit,
+                whole=whole,
+                wanted=wanted,
+            )
+            assert done == expected[1]
+            assert torch.equal(taken.cpu(), expected[0])
+            assert bool(taken.any())
+
+
+def test_more_large_values_than_there_is_room_for_are_not_done() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    p, ends = torch.ones(1, 100, device=device), torch.zeros(100, dtype=torch.long, device=device)
+    local = torch.full((2,), 10**6, device=device)
+    for wanted, expected in ((40, False), (50, True)):
+        _, done = triton_gpu.take_above(
+            p, torch.zeros(1, device=device), ends, ends + 1, 10**6, local, 1, whole=True, wanted=wanted
+        )
+        assert done == [expected]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_not_finite_are_refused(backend: Backend, bad: float) -> None:
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    p, ends = torch.tensor([[0.5, bad]], device=device), torch.zeros(2, dtype=torch.long, device=device)
+    with pytest.raises(ValueError, match="expected finite values"):
+        backend.take_above(p, p.new_zeros(1), ends, ends + 1, 1, ends, 1, whole=True, wanted=2)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgeproof.attacks.blocks import Block, resample, sample_block
-from edgeproof.attacks.projections import discretize, project_global, project_local
+from edgeproof.attacks.projections import discretize_all, project_global, project_local
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -113,5 +113,6 @@ def choose(
     A draw takes each pair with its weight as probability; what does not fit is left out, smallest first.
     """
     pairs, p = block.flipped
-    draws = [p * (torch.rand(p.shape, generator=generator, device=p.device) < p) for _ in range(samples - 1)]
-    return target.worst([pairs[discretize(weight, pairs, budget)].both for weight in (p, *draws)], loss)
+    draws = p * (torch.rand(samples - 1, p.numel(), generator=generator, device=p.device) < p)
+    chosen = discretize_all(torch.cat([p[None], draws]), pairs, budget)
+    return target.worst([pairs[positions].both for positions in chosen], loss)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -21,11 +20,11 @@ _PASSES = {"cpu": 2, "cuda": 5}
 _SEARCHED = {"cuda"}
 # Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
 _STEPS_PER_UNIT = 1 << 36
-# Largest values that the greedy choice looks at first; on most steps they use up the budget.
+# Largest values that the greedy choice looks at first, at least, for each flip, and as a share of all; on most steps they use
+# up the budget.
 _LOOKED_AT_FIRST = 1024
-_LOOKED_AT_PER_FLIP = 8
-# How many times as many it looks at next.
-_MORE = 8
+_LOOKED_AT_PER_FLIP = 64
+_LOOKED_AT_SHARE = 1 / 16
 # Values that tell which are the largest.
 _SAMPLED = 1 << 16
 # Beyond this, single precision leaves too few digits behind the point.
@@ -92,8 +91,8 @@ def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
     >>> project_local(torch.tensor([1.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 1])))
     tensor([1.0000, 0.0000, 0.4000])
     """
-    chosen = _greedy(p, pairs, budget, whole=False)
-    return torch.zeros_like(p).index_copy_(0, chosen, p[chosen].clamp_(0, 1))
+    taken = _greedy(p[None], pairs, budget, whole=False)[0]
+    return torch.where(taken, p.clamp(0, 1), 0.0)
 
 
 def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
@@ -108,104 +107,55 @@ def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
     >>> discretize(torch.tensor([0.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 2])))
     tensor([1, 2])
     """
-    return _greedy(p, pairs, budget, whole=True).sort().values
+    return discretize_all(p[None], pairs, budget)[0]
+
+
+def discretize_all(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
+    """:func:`discretize` of every row of ``p``, shape ``[rows, b]``."""
+    return [row.nonzero().squeeze(1) for row in _greedy(p, pairs, budget, whole=True)]
 
 
 def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) -> Tensor:
-    """Positions that Algorithm 1 takes, largest first."""
+    """Which pairs Algorithm 1 takes, for every row of values."""
     if not p.is_floating_point():
         raise ValueError(f"expected floating-point values, got {p.dtype}")
     u, v = (pairs.u, pairs.v) if isinstance(pairs, Pairs) else pairs
-    if p.shape != u.shape:
-        raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape)}")
+    if p.shape[1:] != u.shape:
+        raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
     p = p.detach()
+    taken = torch.zeros_like(p, dtype=torch.bool)
     if not p.numel():
-        return p.new_empty(0, dtype=torch.long)
-    local = budget.local
+        return taken
+    local, most = budget.local, u.numel()
     if local is None:
-        local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), u.numel())
+        local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), most)
     # No more than there are pairs can be spent, and so much can be counted in steps.
-    left = min(budget.total, u.numel()) * _STEPS_PER_UNIT
-    room = local.clamp(max=u.numel()) * _STEPS_PER_UNIT
-    wanted = max(_LOOKED_AT_FIRST, _LOOKED_AT_PER_FLIP * min(budget.total, u.numel()))
-    chosen: list[Tensor] = []
-    # Pairs below this value are still to be visited, all of them at first, later those with room at both ends.
-    below, open_at = torch.inf, None
+    total, room = min(budget.total, most) * _STEPS_PER_UNIT, local.clamp(max=most) * _STEPS_PER_UNIT
+    rows, values = torch.arange(p.size(0), device=p.device), p
+    wanted = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * budget.total, int(_LOOKED_AT_SHARE * most)))
     while True:
-        positions, least = _largest(p, wanted, below, open_at)
-        value = p[positions]
-        # Alg. 1: clip to [0, 1], and visit in descending order.
-        size = _steps_of(torch.ones_like(value) if whole else value.clamp(max=1))
-        taken, ended = dispatch.take_in_order(size, u[positions], v[positions], left, room)
-        limit = _where_tight(size, taken, left, value) if open_at is not None and not whole else None
-        if limit is not None:
-            taken &= value >= limit
-        chosen.append(positions[taken])
-        spent = size * taken
-        left -= int(spent.sum())
-        if limit is None and (ended or left == 0 or least <= 0):
-            return torch.cat(chosen)
-        room = room.index_add(0, u[positions], -spent).index_add_(0, v[positions], -spent)
-        if limit is not None:
-            below, open_at, wanted = limit, None, _LOOKED_AT_FIRST
-            continue
-        below, wanted = least, _MORE * wanted
-        open_at = partial(_have_room, room, u, v) if left >= _STEPS_PER_UNIT else None
+        # Alg. 1: clip to [0, 1], and visit in descending order; the largest are looked at first.
+        found, done = dispatch.take_above(
+            *(values, _estimate(values, wanted), u, v, total, room, _STEPS_PER_UNIT), whole=whole, wanted=wanted
+        )
+        if all(done) and rows.numel() == p.size(0):
+            return found
+        finished = torch.tensor(done, device=p.device)
+        taken[rows[finished]] = found[finished]
+        rows = rows[~finished]
+        if not rows.numel():
+            return taken
+        values, wanted = p[rows], 8 * wanted
 
 
-def _have_room(room: Tensor, u: Tensor, v: Tensor, positions: Tensor) -> Tensor:
-    return (room[u[positions]] > 0) & (room[v[positions]] > 0)
-
-
-def _where_tight(size: Tensor, taken: Tensor, left: int, value: Tensor) -> float | None:
-    """The value from above which pairs leave less than one whole pair to spend, but something; none if they do not.
-
-    Below it even a pair without room at its ends matters: it ends it all if it is larger than what is left.
-    """
-    remaining = left - (size * taken).cumsum(0)
-    tight = ((remaining > 0) & (remaining < _STEPS_PER_UNIT)).nonzero()
-    if not tight.numel():
-        return None
-    # Strictly above the first such pair: those of the same value may come before it, or have been left out.
-    return float(torch.nextafter(value[tight[0]], value.new_full((1,), torch.inf)))
-
-
-def _largest(p: Tensor, wanted: int, below: float, open_at: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, float]:
-    """Positions of the largest positive values, about as many as wanted; descending, equal ones in their own order.
-
-    Args:
-        p: all values.
-        wanted: how many.
-        below: only values below this.
-        open_at: tells which positions count; all by default.
-
-    Returns:
-        The positions, and a value from which on all that count are among them; 0 if these are all positive ones.
-    """
-    stride = max(1, p.numel() // _SAMPLED)
-    sample = p[::stride]
+def _estimate(p: Tensor, wanted: int) -> Tensor:
+    """For each row a value that about so many lie above; 0 if that may be all of them. Whoever needs more asks again."""
+    stride = max(1, p.size(1) // _SAMPLED)
     among = wanted // stride + 1
-    if below < torch.inf:
-        counts = sample < below
-        if open_at is not None:
-            counts &= open_at(torch.arange(0, p.numel(), stride, device=p.device))
-        sample = torch.where(counts, sample, 0.0)
-    # An estimate is enough: whoever needs more asks again.
-    least = sample.topk(among, sorted=False).values.amin() if among < sample.numel() else p.new_zeros(())
-    total, threshold = torch.stack([p.sum(), least]).tolist()
-    if not math.isfinite(total):
-        raise ValueError("expected finite values to project")
-    chosen = p >= threshold if threshold > 0 else p > 0
-    if below < torch.inf:
-        chosen &= p < below
-    positions = chosen.nonzero().squeeze(1)
-    if open_at is not None:
-        positions = positions[open_at(positions)]
-    return positions[p[positions].argsort(descending=True, stable=True)], max(threshold, 0.0)
-
-
-def _steps_of(value: Tensor) -> Tensor:
-    return (value.double() * _STEPS_PER_UNIT).ceil().long()
+    sample = p[:, ::stride]
+    if among >= sample.size(1):
+        return p.new_zeros(p.size(0))
+    return sample.topk(among, sorted=False).values.amin(dim=1)
 
 
 def _threshold(p: Tensor, budget: float, largest: Tensor) -> Tensor:

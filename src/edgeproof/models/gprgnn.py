@@ -71,7 +71,7 @@ class GPRGNN(GraphModel):
         z = self.gamma[0] * h
         for k in range(1, self.K + 1):
             h = propagate(adjacency, h)
-            z = z + self.gamma[k] * h
+            z = torch.addcmul(z, self.gamma[k], h)
         return z
 
 

@@ -88,6 +88,9 @@ class Attended:
 
 Scores = Bilinear | Attended
 
+# Numbers of all calls together that are joined before anything is computed from them.
+_SMALL = 1 << 20
+
 
 def assemble(calls: Sequence[Call]) -> list[Scores] | None:
     """The terms of the gradient from what a tape recorded; none if some matrix follows an unknown rule."""
@@ -117,11 +120,17 @@ def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
         return _join(b), _join(h), b[0].new_zeros(b[0].size(0))
     assert isinstance(rule, Normalized)
     scale = rule.scale.detach()
+    column = scale[:, None]
+    out, grad_x = [_known(call.out) for call in calls], [_known(call.grad_x) for call in calls]
+    if sum(part.numel() for part in b) <= _SMALL:
+        # Few numbers: a GPU spends its time on launches.
+        joined_b, joined_h = _join(b), _join(h)
+        blame = torch.addcmul(joined_b * _join(out), _join(grad_x), joined_h).sum(dim=1)
+        return joined_b * column, joined_h * column, -0.5 * scale.square() * blame
     # Call by call: joined first, the products would need several times the memory of the result.
     blame = torch.zeros_like(scale)
-    for call in calls:
-        blame += torch.addcmul(_known(call.grad_out) * _known(call.out), _known(call.grad_x), call.x).sum(dim=1)
-    column = scale[:, None]
+    for call_b, call_out, call_grad, call_h in zip(b, out, grad_x, h, strict=True):
+        blame += torch.addcmul(call_b * call_out, call_grad, call_h).sum(dim=1)
     return _join([part * column for part in b]), _join([part * column for part in h]), -0.5 * scale.square() * blame
 
 

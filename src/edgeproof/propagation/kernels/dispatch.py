@@ -40,6 +40,20 @@ class Backend(Protocol):
 
     def take_in_order(self, size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]: ...
 
+    def take_above(
+        self,
+        p: Tensor,
+        least: Tensor,
+        u: Tensor,
+        v: Tensor,
+        total: int,
+        local: Tensor,
+        unit: int,
+        *,
+        whole: bool,
+        wanted: int,
+    ) -> tuple[Tensor, list[bool]]: ...
+
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
     def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
@@ -125,3 +139,21 @@ def take_in_order(
 ) -> tuple[Tensor, bool]:
     """Which items fit into a common box and one at each end, taken in their order, by the backend chosen."""
     return choose((size, u, v, local), backend).take_in_order(size, u, v, total, local)
+
+
+def take_above(
+    p: Tensor,
+    least: Tensor,
+    u: Tensor,
+    v: Tensor,
+    total: int,
+    local: Tensor,
+    unit: int,
+    *,
+    whole: bool,
+    wanted: int,
+    backend: str | None = None,
+) -> tuple[Tensor, list[bool]]:
+    """Which of the largest values fit into a common box and one at each end, row by row, by the backend chosen."""
+    chosen = choose((p, u, v, local), backend)
+    return chosen.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)

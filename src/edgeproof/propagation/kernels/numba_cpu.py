@@ -6,6 +6,7 @@ A sparse-dense product is as fast in torch; what torch lacks is the gathered dot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numba
@@ -81,6 +82,9 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
     taken = torch.zeros_like(size, dtype=torch.bool)
     ended = _take_in_order(_array(size), _array(u), _array(v), total, _array(local.clone()), _array(taken))
     return taken, bool(ended)
+
+
+take_above = partial(reference.take_above, take=take_in_order)
 
 
 @numba.njit(parallel=True, cache=True)

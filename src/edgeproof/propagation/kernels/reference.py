@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -165,6 +165,58 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
         left |= torch.zeros_like(size).index_add_(0, item, fails.long()) > 0
         left &= ~taken
     return end_at(taken, size, total)
+
+
+def take_above(
+    p: Tensor,
+    least: Tensor,
+    u: Tensor,
+    v: Tensor,
+    total: int,
+    local: Tensor,
+    unit: int,
+    *,
+    whole: bool,
+    wanted: int,
+    take: Callable[[Tensor, Tensor, Tensor, int, Tensor], tuple[Tensor, bool]] = take_in_order,
+) -> tuple[Tensor, list[bool]]:
+    """Which of the largest values fit, taken in descending order, equal ones in their own order.
+
+    Args:
+        p: values, one set of them per row, shape ``[rows, b]``.
+        least: values from this one on are looked at, shape ``[rows]``; only positive ones.
+        u: one end of each, shape ``[b]``.
+        v: its other end, shape ``[b]``.
+        total: the common box of a row; see :func:`take_in_order`.
+        local: the box of each node, for every row anew, shape ``[nodes]``.
+        unit: how much room a value of 1 takes; a larger one takes as much.
+        whole: whether every value takes as much.
+        wanted: about how many values are looked at, for backends that must know.
+        take: takes items in order.
+
+    Returns:
+        Which were taken, shape ``[rows, b]``; and for each row whether that is all there is to take: the common box ended it,
+        or all positive values were looked at. Where that is false, what was taken may be of no use.
+    """
+    check_finite(bool(p.sum().isfinite()))
+    taken, done = torch.zeros_like(p, dtype=torch.bool), []
+    for row, (values, threshold) in enumerate(zip(p, least.tolist(), strict=True)):
+        positions = (values >= threshold if threshold > 0 else values > 0).nonzero().squeeze(1)
+        positions = positions[values[positions].argsort(descending=True, stable=True)]
+        fits, ended = take(steps_of(values[positions], unit, whole), u[positions], v[positions], total, local)
+        taken[row, positions] = fits
+        done.append(ended or threshold <= 0)
+    return taken, done
+
+
+def steps_of(value: Tensor, unit: int, whole: bool) -> Tensor:
+    """How much room each value takes, in whole numbers, rounded up."""
+    return (torch.ones_like(value) if whole else value.clamp(max=1)).double().mul_(unit).ceil_().long()
+
+
+def check_finite(finite: bool) -> None:
+    if not finite:
+        raise ValueError("expected finite values to project")
 
 
 def end_at(taken: Tensor, size: Tensor, total: int) -> tuple[Tensor, bool]:

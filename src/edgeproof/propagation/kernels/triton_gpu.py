@@ -26,8 +26,8 @@ spmm = reference.spmm
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
-# Items that one program takes in order.
-_MOST_ITEMS = 1 << 15
+# Items that a program takes in order at once, and a place after all items.
+_GROUP, _LATE = 2048, 2**31 - 1
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
@@ -125,20 +125,48 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
 
 
 def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; few items are decided by one program."""
-    count = size.numel()
-    if not 0 < count <= _MOST_ITEMS:
-        return reference.take_in_order(size, u, v, total, local)
-    waiting = torch.zeros_like(local).index_add_(0, u, size).index_add_(0, v, size)
-    taken, state = torch.zeros_like(size, dtype=torch.int8), torch.ones_like(size, dtype=torch.int32)
-    first = torch.empty_like(local, dtype=torch.int32)
+    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; by one program, a group of items after another."""
+    taken, ended = torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(size[:1])
+    if not size.numel():
+        return taken.bool(), False
+    waiting, first = torch.empty_like(local), torch.empty_like(local, dtype=torch.int32)
     programs.take_in_order[(1,)](
-        *(size, u, v, local.clone(), waiting, first, taken, state, count),
-        LATE=2**31 - 1,
-        ITEMS=2048,
+        *(size, u, v, local.clone(), waiting, first, taken, ended, total, size.numel()),
+        LATE=_LATE,
+        ITEMS=_GROUP,
         num_warps=16,
     )
-    return reference.end_at(taken.bool(), size, total)
+    return taken.bool(), bool(ended)
+
+
+def take_above(
+    p: Tensor, least: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, whole: bool, wanted: int
+) -> tuple[Tensor, list[bool]]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_above`; the host waits only once."""
+    rows, count = p.shape
+    if p.dtype != torch.float32 or not count:
+        return reference.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted, take=take_in_order)
+    p, capacity = p.contiguous(), 2 * min(wanted, count)
+    keys = torch.full((rows, capacity), torch.iinfo(torch.long).max, device=p.device)
+    report = torch.zeros(rows, 3, dtype=torch.long, device=p.device)
+    programs.keys_above[(triton.cdiv(count, 1024), rows)](p, least, keys, report, count, capacity, PART=1024)
+    room = local.expand(rows, -1).contiguous()
+    waiting, first = torch.empty_like(room), torch.empty_like(room, dtype=torch.int32)
+    taken = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
+    programs.take_above[(rows,)](
+        *(keys.sort(dim=1).values, p, u, v, room, waiting, first, taken, report),
+        *(total, unit, count, local.numel(), capacity),
+        WHOLE=whole,
+        LATE=_LATE,
+        ITEMS=_GROUP,
+        num_warps=16,
+    )
+    done = []
+    for row in torch.cat([report, (least <= 0).long()[:, None]], dim=1).tolist():
+        found, odd, ended, everything = row
+        reference.check_finite(not odd)
+        done.append(found <= capacity and bool(ended or everything))
+    return taken.bool(), done
 
 
 def _sizes(channels: int) -> dict[str, int]:
