@@ -157,89 +157,6 @@ def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
 
 
 @triton.jit
-def _take_group(i, j, s, e, open_, room, waiting, first, LATE: tl.constexpr, ITEMS: tl.constexpr):
-    """Which items of a group fit into the boxes at their two ends, taken in their order; by one program, round after round.
-
-    An item larger than what is left at one of its ends will never fit. At a node where everything that still waits fits, order
-    does not matter; at any other, only the first that waits may be taken. What others write is read past the first-level
-    cache, and only after a barrier.
-    """
-    at_i = tl.load(room + i, mask=open_, other=0, volatile=True)
-    at_j = tl.load(room + j, mask=open_, other=0, volatile=True)
-    open_ = open_ & (s <= at_i) & (s <= at_j)
-    took = tl.zeros([ITEMS], tl.int1)
-    tl.store(waiting + i, tl.zeros([ITEMS], tl.int64), mask=open_)
-    tl.store(waiting + j, tl.zeros([ITEMS], tl.int64), mask=open_)
-    tl.debug_barrier()
-    tl.atomic_add(waiting + i, s, mask=open_)
-    tl.atomic_add(waiting + j, s, mask=open_)
-    undecided = tl.sum(open_.to(tl.int32))
-    while undecided > 0:
-        tl.store(first + i, tl.full([ITEMS], LATE, tl.int32), mask=open_)
-        tl.store(first + j, tl.full([ITEMS], LATE, tl.int32), mask=open_)
-        tl.debug_barrier()
-        tl.atomic_min(first + i, e, mask=open_)
-        tl.atomic_min(first + j, e, mask=open_)
-        tl.debug_barrier()
-        at_i = tl.load(room + i, mask=open_, other=0, volatile=True)
-        at_j = tl.load(room + j, mask=open_, other=0, volatile=True)
-        first_i = tl.load(first + i, mask=open_, other=0, volatile=True) == e
-        first_j = tl.load(first + j, mask=open_, other=0, volatile=True) == e
-        good_i = first_i | (tl.load(waiting + i, mask=open_, other=0, volatile=True) <= at_i)
-        good_j = first_j | (tl.load(waiting + j, mask=open_, other=0, volatile=True) <= at_j)
-        take = open_ & good_i & good_j
-        took = took | take
-        open_ = open_ & ~take
-        tl.debug_barrier()
-        tl.atomic_add(room + i, -s, mask=take)
-        tl.atomic_add(room + j, -s, mask=take)
-        tl.debug_barrier()
-        at_i = tl.load(room + i, mask=open_, other=0, volatile=True)
-        at_j = tl.load(room + j, mask=open_, other=0, volatile=True)
-        leave = open_ & ((s > at_i) | (s > at_j))
-        gone = take | leave
-        tl.atomic_add(waiting + i, -s, mask=gone)
-        tl.atomic_add(waiting + j, -s, mask=gone)
-        open_ = open_ & ~leave
-        undecided = tl.sum(open_.to(tl.int32))
-    tl.debug_barrier()
-    return took
-
-
-@triton.jit
-def _within(took, s, e, used, total, inside, LATE: tl.constexpr):
-    """Of the items taken, those before the first item, taken or not, for which no room is left in the common box.
-
-    Returns them, where that item stands (late if there is none), and how much is used then.
-    """
-    so_far = used + tl.cumsum(tl.where(took, s, 0), axis=0)
-    beyond = inside & (so_far + tl.where(took, 0, s) > total)
-    end = tl.min(tl.where(beyond, e, LATE))
-    took = took & (e < end)
-    return took, end, used + tl.sum(tl.where(took, s, 0))
-
-
-@triton.jit
-def take_in_order(
-    size, u, v, room, waiting, first, taken, ended, total, count, LATE: tl.constexpr, ITEMS: tl.constexpr
-):
-    """Which items fit into a common box and the boxes at their two ends, taken in their order: a group after another."""
-    used = tl.zeros([], tl.int64)
-    end = tl.full([], LATE, tl.int32)
-    start = 0
-    while (start < count) & (end == LATE):
-        e = start + tl.arange(0, ITEMS)
-        inside = e < count
-        i, j = tl.load(u + e, mask=inside, other=0), tl.load(v + e, mask=inside, other=0)
-        s = tl.load(size + e, mask=inside, other=0)
-        took = _take_group(i, j, s, e, inside, room, waiting, first, LATE, ITEMS)
-        took, end, used = _within(took, s, e, used, total, inside, LATE)
-        tl.store(taken + e, took.to(tl.int8), mask=inside)
-        start += ITEMS
-    tl.store(ended, (end < LATE).to(tl.int64))
-
-
-@triton.jit
 def keys_above(p, least, keys, report, count, capacity, PART: tl.constexpr):
     """Keys of all positive values from a least one on: they sort by value, descending, and then by position.
 
@@ -254,58 +171,9 @@ def keys_above(p, least, keys, report, count, capacity, PART: tl.constexpr):
     key = ((0x7FFFFFFF - x.to(tl.int32, bitcast=True)).to(tl.int64) << 32) + e
     many = tl.sum(good.to(tl.int32))
     if many > 0:
-        place = tl.atomic_add(report + 3 * row, many.to(tl.int64))
+        place = tl.atomic_add(report + 2 * row, many.to(tl.int64))
         slot = place + tl.cumsum(good.to(tl.int32), axis=0) - 1
         tl.store(keys + row.to(tl.int64) * capacity + slot, key, mask=good & (slot < capacity))
     odd = tl.sum((inside & ~(tl.abs(x) < float("inf"))).to(tl.int32))
     if odd > 0:
-        tl.atomic_add(report + 3 * row + 1, odd.to(tl.int64))
-
-
-@triton.jit
-def take_above(
-    keys,
-    p,
-    u,
-    v,
-    room,
-    waiting,
-    first,
-    taken,
-    report,
-    total,
-    unit,
-    count,
-    nodes,
-    capacity,
-    WHOLE: tl.constexpr,
-    LATE: tl.constexpr,
-    ITEMS: tl.constexpr,
-):
-    """As take_in_order, but the items are values in the order of their keys; one row of values per program."""
-    row = tl.program_id(0).to(tl.int64)
-    keys += row * capacity
-    p += row * count
-    taken += row * count
-    room += row * nodes
-    waiting += row * nodes
-    first += row * nodes
-    found = tl.minimum(tl.load(report + 3 * row), capacity)
-    used = tl.zeros([], tl.int64)
-    end = tl.full([], LATE, tl.int32)
-    start = 0
-    while (start < found) & (end == LATE):
-        e = start + tl.arange(0, ITEMS)
-        inside = e < found
-        position = tl.load(keys + e, mask=inside, other=0) & 0xFFFFFFFF
-        i, j = tl.load(u + position, mask=inside, other=0), tl.load(v + position, mask=inside, other=0)
-        if WHOLE:
-            s = tl.zeros([ITEMS], tl.int64) + unit
-        else:
-            x = tl.minimum(tl.load(p + position, mask=inside, other=0.0), 1.0).to(tl.float64)
-            s = tl.ceil(x * unit).to(tl.int64)
-        took = _take_group(i, j, s, e, inside, room, waiting, first, LATE, ITEMS)
-        took, end, used = _within(took, s, e, used, total, inside, LATE)
-        tl.store(taken + position, took.to(tl.int8), mask=inside)
-        start += ITEMS
-    tl.store(report + 3 * row + 2, (end < LATE).to(tl.int64))
+        tl.atomic_add(report + 2 * row + 1, odd.to(tl.int64))

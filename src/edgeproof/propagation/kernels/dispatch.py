@@ -38,8 +38,6 @@ class Backend(Protocol):
 
     def narrow(self, values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]: ...
 
-    def take_in_order(self, size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]: ...
-
     def take_above(
         self,
         p: Tensor,
@@ -132,13 +130,6 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float, *, backend: str | 
 def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
     """The union of two ascending lists, and where the first one's numbers stand in it, by the backend chosen."""
     return choose((few, many), backend).merge(few, many)
-
-
-def take_in_order(
-    size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, *, backend: str | None = None
-) -> tuple[Tensor, bool]:
-    """Which items fit into a common box and one at each end, taken in their order, by the backend chosen."""
-    return choose((size, u, v, local), backend).take_in_order(size, u, v, total, local)
 
 
 def take_above(

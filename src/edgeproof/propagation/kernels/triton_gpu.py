@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import reference
+from edgeproof.propagation.kernels import numba_cpu, reference
 
 try:
     import triton
@@ -26,8 +26,6 @@ spmm = reference.spmm
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
-# Items that a program takes in order at once, and a place after all items.
-_GROUP, _LATE = 2048, 2**31 - 1
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
@@ -124,49 +122,36 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
     return divided, ends
 
 
-def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; by one program, a group of items after another."""
-    taken, ended = torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(size[:1])
-    if not size.numel():
-        return taken.bool(), False
-    waiting, first = torch.empty_like(local), torch.empty_like(local, dtype=torch.int32)
-    programs.take_in_order[(1,)](
-        *(size, u, v, local.clone(), waiting, first, taken, ended, total, size.numel()),
-        LATE=_LATE,
-        ITEMS=_GROUP,
-        num_warps=16,
-    )
-    return taken.bool(), bool(ended)
-
-
 def take_above(
     p: Tensor, least: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, whole: bool, wanted: int
 ) -> tuple[Tensor, list[bool]]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_above`; the host waits only once."""
+    """See :func:`edgeproof.propagation.kernels.reference.take_above`.
+
+    The GPU finds the largest values and sorts them. To take them one after another is the CPU's: each depends on those before
+    it, and they are few.
+    """
     rows, count = p.shape
     if p.dtype != torch.float32 or not count:
-        return reference.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted, take=take_in_order)
-    p, capacity = p.contiguous(), 2 * min(wanted, count)
+        return reference.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)
+    capacity = 2 * min(wanted, count)
     keys = torch.full((rows, capacity), torch.iinfo(torch.long).max, device=p.device)
-    report = torch.zeros(rows, 3, dtype=torch.long, device=p.device)
-    programs.keys_above[(triton.cdiv(count, 1024), rows)](p, least, keys, report, count, capacity, PART=1024)
-    room = local.expand(rows, -1).contiguous()
-    waiting, first = torch.empty_like(room), torch.empty_like(room, dtype=torch.int32)
-    taken = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
-    programs.take_above[(rows,)](
-        *(keys.sort(dim=1).values, p, u, v, room, waiting, first, taken, report),
-        *(total, unit, count, local.numel(), capacity),
-        WHOLE=whole,
-        LATE=_LATE,
-        ITEMS=_GROUP,
-        num_warps=16,
+    report = torch.zeros(rows, 2, dtype=torch.long, device=p.device)
+    programs.keys_above[(triton.cdiv(count, 1024), rows)](
+        p.contiguous(), least, keys, report, count, capacity, PART=1024
     )
-    done = []
-    for row in torch.cat([report, (least <= 0).long()[:, None]], dim=1).tolist():
-        found, odd, ended, everything = row
-        reference.check_finite(not odd)
-        done.append(found <= capacity and bool(ended or everything))
-    return taken.bool(), done
+    keys = keys.sort(dim=1).values
+    position = (keys & 0xFFFFFFFF).clamp_(max=count - 1)
+    ends = (u[position] << 32) | v[position]
+    report = torch.cat([report, (least <= 0).long()[:, None]], dim=1).cpu()
+    reference.check_finite(not report[:, 1].any())
+    found, everything = report[:, 0].clamp(max=capacity), report[:, 2] > 0
+    most = int(found.max())
+    items = torch.stack([keys[:, :most], ends[:, :most]]).cpu()
+    positions, ended = numba_cpu.take_keys(items[0], items[1], found, total, local.cpu(), unit, whole=whole)
+    places = torch.cat([row * count + chosen for row, chosen in enumerate(positions)]).to(p.device)
+    taken = torch.zeros(rows * count, dtype=torch.bool, device=p.device).index_fill_(0, places, True).view(rows, count)
+    fits = report[:, 0] <= capacity
+    return taken, (fits & (ended | everything)).tolist()
 
 
 def _sizes(channels: int) -> dict[str, int]:
