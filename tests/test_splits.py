@@ -164,3 +164,26 @@ def test_the_split_drift_of_the_released_code_is_what_was_measured(real_data: Pa
         assert len(tested) == 214
         assert 0.535 <= share["unlabeled"] <= 0.585
         assert 0.205 <= share["test"] <= 0.275
+
+
+def test_strict_splits_are_checked_for_leaks(sbm: Data) -> None:
+    strict = ep.splits.by_protocol(sbm, 3, model="GPRGNN")
+    assert strict.fingerprint == ep.splits.inductive(sbm, 3).fingerprint
+    strict.check_unseen()
+    assert strict.num_seen == 0
+    released = ep.splits.by_protocol(sbm, 3, model="GPRGNN", protocol="as_released")
+    trained = ep.splits.inductive(sbm, 3, rule="released_gprgnn_training")
+    assert torch.equal(released.train.ids, trained.train.ids)
+    assert torch.equal(released.val.ids[released.val.nodes], trained.val.ids[trained.val.nodes])
+    assert torch.equal(released.test.nodes, strict.test.nodes)
+    seen = set(trained.train.ids.tolist()) | set(trained.val.ids.tolist())
+    assert released.num_seen == len(seen & set(strict.test.nodes.tolist())) > 0
+    with pytest.raises(ep.splits.LeakError, match=f"got {released.num_seen} of {released.test.nodes.numel()}"):
+        released.check_unseen()
+    with pytest.raises(ep.splits.LeakError):
+        ep.splits.transductive(sbm).check_unseen()
+    for name in ("GCN", "APPNP", "ChebNetII", "GAT"):
+        same = ep.splits.by_protocol(sbm, 3, model=name, protocol="as_released")
+        assert same.fingerprint == strict.fingerprint
+    with pytest.raises(ValueError, match="unknown protocol 'strikt': did you mean 'strict'"):
+        ep.splits.by_protocol(sbm, model="GCN", protocol="strikt")

@@ -120,6 +120,7 @@ def describe_split(split: Split) -> dict[str, Any]:
         "unlabeled": split.train.unlabeled.numel(),
         "val": split.val.nodes.numel(),
         "test": split.test.nodes.numel(),
+        "test_nodes_seen": split.num_seen,
         "fingerprint": split.fingerprint,
     }
 

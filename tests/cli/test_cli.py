@@ -14,7 +14,7 @@ import edgeproof as ep
 from edgeproof.cli._options import parse_device, parse_settings
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.result import Result
-from edgeproof.training import Epoch, fit
+from edgeproof.training import Epoch, loop
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -81,7 +81,14 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         (*start, "GCM"),
         (*start, "GCN", "--set", "K=1"),
         (*start, "GCN", "--split", "odd"),
-        (*start, "GCN", "--rule", "odd"),
+        (*start, "GCN", "--protocol", "odd"),
+        (*start, "GCN", "--preset", "odd"),
+        (*start, "GCN", "--attack", "odd", "--epsilon", "0.1"),
+        (*start, "GCN", "--attack", "LRBCD", "--attack-set", "odd=1", "--epsilon", "0.1"),
+        (*start, "GCN", "--attack-set", "steps=1"),
+        (*start, "GCN", "--epsilon", "0.1"),
+        (*start, "GCN", "--attack", "LRBCD"),
+        (*start, "GCN", "--train-set", "odd=1"),
         (*start, "GCN", "--lr", "-1"),
     ):
         assert run(*arguments)[0] == 1
@@ -101,8 +108,9 @@ def test_the_same_command_gives_the_same_result(run: Run) -> None:
         (("--split", "provided"), "expected data with test_mask, got none"),
         (("--split", "provided", "--test-on-val"), None),
         (("--split", "provded"), "unknown split 'provded': did you mean 'provided'"),
-        (("--rule", "released_gprgnn_training"), None),
-        (("--rule", "other"), "unknown rule 'other'"),
+        (("--protocol", "as_released"), None),
+        (("--protocol", "as_relased"), "unknown protocol 'as_relased': did you mean 'as_released'"),
+        (("--protocol", "as_released", "--split", "transductive"), "as_released with inductive splits only"),
     ],
 )
 def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str | None) -> None:
@@ -147,19 +155,19 @@ def test_unknown_options_and_verbs_are_usage_errors(run: Run) -> None:
 
 
 def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe = fit._describe
+    describe = loop._describe
 
     def interrupted(record: Epoch) -> str:
         if record.epoch == 18:
             raise KeyboardInterrupt
         return describe(record)
 
-    monkeypatch.setattr(fit, "_describe", interrupted)
+    monkeypatch.setattr(loop, "_describe", interrupted)
     code, _, err = run(*TRAIN)
     assert code == 130
     assert "the same command goes on from model.safetensors.checkpoint" in err
     assert Path("model.safetensors.checkpoint").exists()
-    monkeypatch.setattr(fit, "_describe", describe)
+    monkeypatch.setattr(loop, "_describe", describe)
     assert run(*TRAIN)[0] == 0
     resumed = Path("model.safetensors").read_bytes()
     assert not Path("model.safetensors.checkpoint").exists()

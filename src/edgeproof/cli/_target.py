@@ -134,7 +134,11 @@ def _split(data: Data, setting: str, rule: str, seed: int) -> Split:
     given = re.fullmatch(r"provided\[(\d+)\](, tested on val)?", rule)
     index, test_on_val = (int(given[1]), given[2] is not None) if given else (0, False)
     splitters = {
-        "inductive": lambda: ep.splits.inductive(data, seed, rule=rule),
+        "inductive": lambda: (
+            ep.splits.by_protocol(data, seed, model="GPRGNN", protocol=rule)
+            if rule == "as_released"
+            else ep.splits.inductive(data, seed, rule=rule)
+        ),
         "transductive": lambda: ep.splits.transductive(data, seed, rule=rule),
         "provided": lambda: ep.splits.provided(data, index, test_on_val=test_on_val),
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
@@ -18,10 +18,13 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
+from edgeproof.cli._target import Count, Local
 from edgeproof.evaluation import clean_scores
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
-from edgeproof.training import TrainConfig
+from edgeproof.training import PRESETS, TrainConfig, remove_checkpoints
+from edgeproof.training.adversarial import make_threat
+from edgeproof.training.config import TrainSettings, configure
 
 
 def train(
@@ -41,25 +44,60 @@ def train(
         typer.Option("--test-on-val", help="With provided splits: test on validation nodes where no test nodes are."),
     ] = False,
     split_index: Annotated[int, typer.Option(help="Which of the provided splits.")] = 0,
-    rule: Annotated[
-        str, typer.Option(help="How nodes are drawn: released, or released_gprgnn_training (see the docs on splits).")
-    ] = "released",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="Inductive splits: strict (test nodes are in no graph that training sees, checked), or as_released (those of "
+            "the paper's released scripts, where most test nodes of GPRGNN have been seen; to compare with printed figures)."
+        ),
+    ] = "strict",
     seed: Annotated[int, typer.Option(help="Decides the split, the initial parameters and the training.")] = 0,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the model as name=value, such as hidden_channels=128; repeatable."),
     ] = None,
-    loss: Annotated[str, typer.Option(help="Loss of the main loop: tanh_margin or cross_entropy.")] = TrainConfig.loss,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = TrainConfig.lr,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay.")] = TrainConfig.weight_decay,
-    warmup_epochs: Annotated[
-        int, typer.Option(help="Cross-entropy epochs before the main loop.")
-    ] = TrainConfig.warmup_epochs,
-    max_epochs: Annotated[int, typer.Option(help="Most epochs of the main loop.")] = TrainConfig.max_epochs,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Adversarial training against one of: {', '.join(ep.attacks.available())}, with its settings for training; "
+            "clean training by default."
+        ),
+    ] = None,
+    attack_setting: Annotated[
+        list[str] | None,
+        typer.Option("--attack-set", help="A setting of the attack as name=value, such as steps=10; repeatable."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The attack's budget, as a share of the edges at the nodes trained on.")
+    ] = None,
+    local: Local = None,
+    count: Count = "incident",
+    self_training: Annotated[
+        bool, typer.Option("--self-training", help="Other models of the same kind label the unlabelled nodes first.")
+    ] = False,
+    preset: Annotated[str, typer.Option(help=f"Settings to begin with: {' or '.join(PRESETS)}.")] = "paper",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Loss of the main loop: tanh_margin or cross_entropy; this and all below: else the preset's."
+        ),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.")] = None,
+    warmup_epochs: Annotated[int | None, typer.Option(help="Cross-entropy epochs before the main loop.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(help="Most epochs of the main loop.")] = None,
     patience: Annotated[
-        int, typer.Option(help="Epochs without a better validation loss before stopping.")
-    ] = TrainConfig.patience,
-    validate_every: Annotated[int, typer.Option(help="Epochs between validations.")] = TrainConfig.validate_every,
+        int | None, typer.Option(help="Epochs without a better validation loss before stopping.")
+    ] = None,
+    validate_every: Annotated[int | None, typer.Option(help="Epochs between validations.")] = None,
+    train_setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--train-set",
+            help="Any other setting of training as name=value, such as averaging=0.98; repeatable. "
+            f"Known: {', '.join(entry.name for entry in fields(TrainConfig))}.",
+        ),
+    ] = None,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -69,6 +107,9 @@ def train(
     An interrupted run goes on from its last checkpoint when the same command is given again.
 
     Example: [bold]edgeproof train --dataset cora_ml --model GPRGNN --seed 0 --out model.safetensors[/]
+
+    Against LR-BCD, as in the paper: [bold]edgeproof train --dataset citeseer --model GPRGNN --attack LRBCD --epsilon 0.2
+    --local 0.5 --self-training[/]
     """
     # Everything that can be wrong is looked at before a graph is loaded, which may mean downloading it.
     place = parse_device(device)
@@ -78,22 +119,34 @@ def train(
     if dataset not in ep.datasets.available():
         raise unknown_name("dataset", dataset, ep.datasets.available())
     splitters: dict[str, Callable[[Data], Split]] = {
-        "inductive": lambda graph: ep.splits.inductive(graph, seed, rule=rule),
-        "transductive": lambda graph: ep.splits.transductive(graph, seed, rule=rule),
+        "inductive": lambda graph: ep.splits.by_protocol(graph, seed, model=model, protocol=protocol),
+        "transductive": lambda graph: ep.splits.transductive(graph, seed),
         "provided": lambda graph: ep.splits.provided(graph, split_index, test_on_val=test_on_val),
     }
     splitter = look_up("split", split, splitters)
-    look_up("rule", rule, ep.splits.RULES)
-    config = TrainConfig(
-        loss=loss,
-        lr=lr,
-        weight_decay=weight_decay,
-        warmup_epochs=warmup_epochs,
-        max_epochs=max_epochs,
-        patience=patience,
-        validate_every=validate_every,
-        seed=seed,
-    )
+    if protocol not in ep.splits.PROTOCOLS:
+        raise unknown_name("protocol", protocol, ep.splits.PROTOCOLS)
+    if protocol == "as_released" and split != "inductive":
+        raise ValueError(f"expected protocol as_released with inductive splits only, got {split}")
+    named = {
+        "loss": loss,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "warmup_epochs": warmup_epochs,
+        "max_epochs": max_epochs,
+        "patience": patience,
+        "validate_every": validate_every,
+        "seed": seed,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    config = configure(preset, cast(TrainSettings, {**parse_settings(train_setting or []), **given}))
+    against = None
+    if attack is not None:
+        usual = ep.attacks.build(attack).for_training()
+        against = ep.attacks.build(attack, {**asdict(usual), **parse_settings(attack_setting or [])})
+    elif attack_setting:
+        raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
+    make_threat(against, epsilon, local, count)
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
 
@@ -101,7 +154,18 @@ def train(
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
     parts = splitter(graph).to(place)
     try:
-        history = ep.train(network, parts, **asdict(config), checkpoint=checkpoint, progress=not quiet)
+        history = ep.train(
+            network,
+            parts,
+            attack=against,
+            epsilon=epsilon,
+            local=local,
+            count=count,
+            self_training=self_training,
+            preset=config,
+            checkpoint=checkpoint,
+            progress=not quiet,
+        )
     except KeyboardInterrupt:
         if checkpoint.exists():
             message = f"interrupted; the same command goes on from {checkpoint}"
@@ -119,7 +183,7 @@ def train(
     )
     ep.save(network, out)
     result.write(result_file)
-    checkpoint.unlink()
+    remove_checkpoints(checkpoint)
     _show(result)
     Console().print(f"model: {out}   result: {result_file}", highlight=False, soft_wrap=True, markup=False)
 

@@ -4,12 +4,14 @@ from edgeproof.training.adversarial import Threat
 from edgeproof.training.config import PRESETS, TrainConfig
 from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
+from edgeproof.training.memorize import Memorizing
 from edgeproof.training.self_training import PseudoLabels
 
 __all__ = [
     "PRESETS",
     "Epoch",
     "History",
+    "Memorizing",
     "PseudoLabels",
     "Threat",
     "TrainConfig",

@@ -47,6 +47,20 @@ class Threat:
         return Budget.from_epsilon(data, nodes, self.epsilon, local=self.local, count=self.count)
 
 
+def make_threat(attack: Attack | None, epsilon: float | None, local: float | None, count: str) -> Threat | None:
+    """The threat of these options, if there is one; raises for half of one."""
+    if attack is None:
+        if epsilon is not None or local is not None:
+            raise ValueError(
+                f"expected an attack to train against beside epsilon={epsilon} and local={local}, got none; "
+                "edgeproof.attacks.LRBCD().for_training() is the paper's"
+            )
+        return None
+    if epsilon is None:
+        raise ValueError(f"expected epsilon, the budget of {attack!r} as a share of the edges, got none")
+    return Threat(attack, epsilon, local, count)
+
+
 class Adversary:
     """A threat to one model on one graph.
 

@@ -14,7 +14,7 @@ from edgeproof.attacks.base import Attack, WarmStarting
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
 from edgeproof.splits import Split
-from edgeproof.training.adversarial import Threat
+from edgeproof.training.adversarial import make_threat
 from edgeproof.training.config import TrainConfig, TrainSettings, configure
 from edgeproof.training.history import History
 from edgeproof.training.loop import fit
@@ -80,7 +80,7 @@ def train(
     True
     """
     config = configure(preset, settings)
-    threat = _threat(attack, epsilon, local, count)
+    threat = make_threat(attack, epsilon, local, count)
     if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
         raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {attack!r}")
     if checkpoint_every < 1:
@@ -153,19 +153,6 @@ def remove_checkpoints(checkpoint: str | Path) -> None:
     file = Path(checkpoint)
     for path in (file, *label_files(file)):
         path.unlink(missing_ok=True)
-
-
-def _threat(attack: Attack | None, epsilon: float | None, local: float | None, count: str) -> Threat | None:
-    if attack is None:
-        if epsilon is not None or local is not None:
-            raise ValueError(
-                f"expected an attack to train against beside epsilon={epsilon} and local={local}, got none; "
-                "edgeproof.attacks.LRBCD().for_training() is the paper's"
-            )
-        return None
-    if epsilon is None:
-        raise ValueError(f"expected epsilon, the budget of {attack!r} as a share of the edges, got none")
-    return Threat(attack, epsilon, local, count)
 
 
 def _check_labels(known: PseudoLabels, split: Split) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from math import isfinite
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ def _loop(
 ) -> None:
     """Run all epochs that remain, keeping ``state`` up to date; ends with the best parameters (paper, Algorithm 2)."""
     model = train.model
-    initial = _copy(model)
+    good = _LastGood(model, _copy(model), state, config)
     started = time.perf_counter() - state.seconds
     total = config.warmup_epochs + config.max_epochs
     with progress_bar(type(model).__name__, total, show=show) as advance:
@@ -108,11 +107,12 @@ def _loop(
             optimizer.zero_grad()
             logits = train.logits(flips)
             train_loss = loss(logits, train.labels)
+            measured = {"train_loss": train_loss.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
+            good.check(epoch, measured)
             train_loss.backward()
             optimizer.step()
             if average is not None:
                 average.update_parameters(model)
-            measured = {"train_loss": train_loss.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
             watch.lap("step")
 
             # Attack the validation graph, and see how the model does there (Alg. 2, l. 9).
@@ -120,12 +120,14 @@ def _loop(
             val.model.eval()
             validated = epoch % config.validate_every == 0
             if validated:
-                measured |= _measure("val", val, loss, val.attacked(epoch, share, watch))
                 if train.adversary is not None:
                     measured |= _measure("clean_train", train, loss) | _measure("clean_val", val, loss)
+                    good.check(epoch, measured)
+                    watch.lap("validation")
+                measured |= _measure("val", val, loss, val.attacked(epoch, share, watch))
+                good.check(epoch, measured)
                 watch.lap("validation")
             record = _record(epoch, measured, val.model)
-            _check_finite(record, measured, state, model, initial, config)
             state.records.append(record)
             state.flips = flips
 
@@ -149,6 +151,37 @@ def _loop(
     model.eval()
 
 
+@dataclass(frozen=True)
+class _LastGood:
+    """What a model goes back to when something is no number any more.
+
+    Args:
+        model: the model.
+        initial: its state before training.
+        state: of the run, which holds the best state since.
+        config: of the run.
+    """
+
+    model: nn.Module
+    initial: dict[str, Tensor]
+    state: RunState
+    config: TrainConfig
+
+    def check(self, epoch: int, measured: dict[str, Tensor]) -> None:
+        """Raise if something is no longer finite, and leave the model as it was last good."""
+        if bool(torch.stack(list(measured.values())).isfinite().all()):
+            return
+        best = self.state.best_epoch
+        self.model.load_state_dict(self.state.best_state or self.initial)
+        self.model.eval()
+        last_good = "it started with" if best is None else f"of its best epoch, {best}"
+        found = ", ".join(f"{name} {float(value):g}" for name, value in measured.items())
+        raise FloatingPointError(
+            f"training is no longer finite in epoch {epoch} ({found}); the model has the parameters {last_good}. "
+            f"A smaller learning rate than {self.config.lr} may help"
+        )
+
+
 def _share_of_budget(epoch: int, config: TrainConfig) -> float:
     """How much of its budget the adversary has: nothing while warming up, then more and more."""
     return 0.0 if epoch < 0 else min(1.0, (epoch + 1) / (config.epsilon_warmup + 1))
@@ -169,26 +202,6 @@ def _record(epoch: int, measured: dict[str, Tensor], model: nn.Module) -> Epoch:
     numbers = torch.cat([torch.stack(list(measured.values())).double(), coefficients.to(device).double()]).tolist()
     values, rest = numbers[: len(measured)], tuple(numbers[len(measured) :])
     return Epoch(epoch, **dict(zip(measured, values, strict=True)), gamma=rest or None)
-
-
-def _check_finite(
-    record: Epoch,
-    measured: dict[str, Tensor],
-    state: RunState,
-    model: nn.Module,
-    initial: dict[str, Tensor],
-    config: TrainConfig,
-) -> None:
-    """Raise if something is no number any more, and leave the model as it was last good."""
-    if all(isfinite(getattr(record, name)) for name in measured):
-        return
-    model.load_state_dict(state.best_state or initial)
-    model.eval()
-    last_good = "it started with" if state.best_epoch is None else f"of its best epoch, {state.best_epoch}"
-    raise FloatingPointError(
-        f"training is no longer finite in {record}; the model has the parameters {last_good}. "
-        f"A smaller learning rate than {config.lr} may help"
-    )
 
 
 def _describe(record: Epoch) -> str:

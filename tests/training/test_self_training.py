@@ -1,0 +1,137 @@
+"""Pseudo-labels: who votes, what comes out, and what is done with it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn.models import GCN as PyGGCN
+
+import edgeproof as ep
+from edgeproof import losses
+from edgeproof.splits import Split
+from edgeproof.training import TrainConfig, pseudo_labels, self_training
+from edgeproof.training.self_training import another
+
+SHORT: dict[str, Any] = {"max_epochs": 60, "patience": 60, "progress": False}
+
+
+def build(name: str = "GCN", seed: int = 0) -> nn.Module:
+    return ep.models.build(name, 21, 2, {"hidden_channels": 8}, seed=seed)
+
+
+@pytest.mark.parametrize("setting", ["inductive", "transductive"])
+def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
+    split = getattr(ep.splits, setting)(sbm, seed=0)
+    model = build()
+    before = [parameter.clone() for parameter in model.parameters()]
+    found = pseudo_labels(model, split, **SHORT)
+    assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
+    train = split.train
+    assert found.labels.shape == found.confidence.shape == (train.data.num_nodes,)
+    assert torch.equal(found.labels[train.nodes], train.data.y[train.nodes])
+    assert bool((found.confidence[train.nodes] == 1).all())
+    at_others = found.confidence[train.unlabeled]
+    assert bool(((at_others >= 0.5) & (at_others < 1)).all())
+    expected = float((found.labels[train.unlabeled] == train.data.y[train.unlabeled]).double().mean())
+    assert found.accuracy == expected > 0.8
+    # The model that answered is that of the seed, trained with cross-entropy and without weight decay.
+    labeller = another(model, seed=0)
+    history = ep.train(labeller, split, loss="cross_entropy", weight_decay=0.0, warmup_epochs=0, **SHORT)
+    logits = ep.models.predict(labeller, train.data)
+    assert torch.equal(found.labels[train.unlabeled], logits.argmax(dim=1)[train.unlabeled])
+    assert torch.allclose(at_others, logits.softmax(dim=1).amax(dim=1)[train.unlabeled])
+    assert found.histories == (history,)
+    on_val = ep.models.predict(labeller, split.val.data)[split.val.nodes]
+    assert found.val_accuracy == float(losses.accuracy(on_val, split.val.data.y[split.val.nodes]))
+    assert "1 of 1 models" in repr(found)
+
+
+def test_the_final_model_is_trained_on_all_nodes_of_the_training_graph(split: Split) -> None:
+    """As clean training would be, were the pseudo-labels true."""
+    found = pseudo_labels(build(), split, **SHORT)
+    everyone = torch.arange(split.train.data.num_nodes)
+    data = Data(x=split.train.data.x, edge_index=split.train.data.edge_index, y=found.labels)
+    believed = replace(split, train=replace(split.train, data=data, nodes=everyone, unlabeled=everyone[:0]))
+    one, two, three = build(seed=5), build(seed=5), build(seed=5)
+    history = ep.train(one, split, self_training=found, **SHORT)
+    expected = ep.train(two, believed, **SHORT)
+    assert history.epochs == expected.epochs
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    # The switch does the same in one go.
+    switched = ep.train(three, split, self_training=True, **SHORT)
+    assert switched.epochs == history.epochs
+    assert switched.pseudo_labels is not None
+    assert torch.equal(switched.pseudo_labels.labels, found.labels)
+    assert switched.summary()["label_accuracy"] == found.accuracy
+
+
+def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = self_training.fit
+    trained: list[nn.Module] = []
+
+    def failing(model: nn.Module, *arguments: Any, **options: Any) -> ep.training.History:
+        history = fit(model, *arguments, **options)
+        if len(trained) == 1:
+            with torch.no_grad():
+                for parameter in list(model.parameters())[-2:]:
+                    parameter.neg_()
+        trained.append(model)
+        return history
+
+    monkeypatch.setattr(self_training, "fit", failing)
+    found = pseudo_labels(build("MLP"), split, label_models=3, **SHORT)
+    assert found.voters == (0, 2)
+    mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 2)]).mean(0)
+    assert torch.equal(found.labels[split.train.unlabeled], mean.argmax(dim=1)[split.train.unlabeled])
+    assert len({history.config.seed for history in found.histories}) == 3
+
+
+def test_labels_no_better_than_chance_come_with_a_warning(split: Split) -> None:
+    with pytest.warns(UserWarning, match="little better than a constant answer"):
+        pseudo_labels(build(), split, max_epochs=1, lr=0.0, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pseudo_labels(build(), split, **SHORT)
+
+
+def test_without_unlabelled_nodes_there_is_no_self_training() -> None:
+    split = ep.splits.provided(ep.datasets.csbm(), test_on_val=True)
+    with pytest.raises(ValueError, match="expected unlabelled training nodes for self-training, got none"):
+        ep.train(build(), split, self_training=True, **SHORT)
+
+
+def test_labels_of_another_split_are_refused(sbm: Data, split: Split) -> None:
+    found = pseudo_labels(build(), split, **SHORT)
+    other = ep.splits.inductive(sbm, seed=1, train_per_class=10, val_per_class=20, test_share=0.3)
+    with pytest.raises(ValueError, match=r"expected pseudo-labels of the \d+ training nodes"):
+        ep.train(build(), other, self_training=found, **SHORT)
+    wrong = replace(found, labels=1 - found.labels)
+    with pytest.raises(ValueError, match="they disagree with its known labels"):
+        ep.train(build(), split, self_training=wrong, **SHORT)
+
+
+def test_another_model_of_the_same_kind() -> None:
+    model = build("GPRGNN").double()
+    one, two, three = another(model, 1), another(model, 1), another(model, 2)
+    assert repr(one) == repr(model)
+    assert next(one.parameters()).dtype == torch.float64
+    state = torch.get_rng_state()
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, two.state_dict()[name])
+        assert not torch.equal(value, three.state_dict()[name]) or value.abs().max() == 0
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(0)
+    theirs = PyGGCN(21, 8, 2, 2)
+    again = another(theirs, 1)
+    weights = [(a, b) for a, b in zip(theirs.parameters(), again.parameters(), strict=True) if a.dim() > 1]
+    assert all(not torch.equal(a, b) for a, b in weights)
+
+
+def test_the_papers_settings_of_label_models() -> None:
+    assert (TrainConfig().label_models, TrainConfig().label_weight_decay) == (1, 0.0)
