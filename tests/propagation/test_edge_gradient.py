@@ -493,7 +493,7 @@ def test_many_sets_of_flips_side_by_side(name: str, sbm: Data, monkeypatch: pyte
     ]
     expected = [ep.models.predict(model, ep.graph.flip_pairs(data, flips)) for flips in sets]
     for path, nodes in (("propagate", 1 << 17), ("propagate", 400), ("autograd", 1)):
-        monkeypatch.setattr("edgeproof.propagation.edge_gradient._SIDE_BY_SIDE", nodes)
+        monkeypatch.setattr("edgeproof.propagation.copies._SIDE_BY_SIDE", nodes)
         engine = EdgeGradientEngine(model, data, torch.arange(10), path=path)
         found = torch.cat(list(engine.logits_of(sets)))
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
 import torch
@@ -24,6 +23,7 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
+from edgeproof.propagation.copies import Copies, Diffusing
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, contained, num_pairs
@@ -35,19 +35,8 @@ _BLOCK = 1 << 20
 # A graph of fewer entries than this leaves a GPU waiting for the host; recording pays off after so many runs.
 _SMALL_GRAPH = 1 << 18
 _RUNS_BEFORE_CAPTURE = 2
-# Nodes of all copies of a graph that run side by side.
-_SIDE_BY_SIDE = 1 << 17
 # How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
 _AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
-
-
-@runtime_checkable
-class Diffusing(Protocol):
-    """A model in two halves, as :class:`edgeproof.models.GraphModel` is."""
-
-    def encode(self, x: Tensor) -> Tensor: ...
-
-    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +174,7 @@ class EdgeGradientEngine:
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
         self._captured: CapturedRun | None = None
-        self._side_by_side: dict[int, Adjacency] = {}
+        self._copies = Copies(model, data)
         self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.path = path or ("propagate" if _propagates(model, data) else "autograd")
         if self.path == "autograd":
@@ -250,57 +239,23 @@ class EdgeGradientEngine:
         Returns:
             Logits of some of the sets, shape ``[sets, nodes, classes]``, again and again.
         """
-        ones = self.adjacency.weight.new_ones
-        if not self._copies_are_apart():
-            yield from (self.logits(flips, ones(flips.size(1)))[None] for flips in sets)
+
+        def alone(flips: Tensor) -> Tensor:
+            return self.logits(flips, self.adjacency.weight.new_ones(flips.size(1)))
+
+        copies = self._copies
+        with dispatch.using(self.backend):
+            together = self.path == "propagate" and self.num_nodes > 1
+            if together:
+                some = _some_pairs(self.data).both
+                together = copies.are_apart(self._encoded, alone, some, _AGREE[self.data.x.dtype])
+        if not together:
+            yield from (alone(flips)[None] for flips in sets)
             return
-        for start in range(0, len(sets), self._most_copies):
-            yield self._logits_side_by_side(sets[start : start + self._most_copies])
-
-    @property
-    def _most_copies(self) -> int:
-        return max(1, _SIDE_BY_SIDE // self.num_nodes)
-
-    def _copies_are_apart(self) -> bool:
-        """Whether the model answers on two copies of the graph as it does on one, as long as no edge joins them."""
-        if self.path == "autograd" or self.model in _LOOKS_ACROSS or self._most_copies < 2 or self.num_nodes < 2:
-            return False
-        if self.model not in _COPIED:
-            # Two that differ: the mean over two equal ones would be that of one.
-            sets = [self.data.edge_index[:, :0], _some_pairs(self.data).both]
-            alone = torch.stack([self.logits(flips, self.adjacency.weight.new_ones(flips.size(1))) for flips in sets])
-            try:
-                near = bool(
-                    (self._logits_side_by_side(sets) - alone).abs().max()
-                    <= _AGREE[alone.dtype] * alone.abs().max() + 1e-12
-                )
-            except RuntimeError:
-                # Something in the model has the size of the graph.
-                near = False
-            (_COPIED if near else _LOOKS_ACROSS).add(self.model)
-        return self.model in _COPIED
-
-    def _logits_side_by_side(self, some: Sequence[Tensor]) -> Tensor:
-        assert isinstance(self.model, Diffusing)
-        sizes = torch.tensor([flips.size(1) for flips in some]).to(self.data.x.device)
-        copy = torch.arange(len(some), device=sizes.device).repeat_interleave(sizes)
-        pairs = torch.cat(list(some), dim=1) + copy * self.num_nodes
-        with torch.no_grad(), dispatch.using(self.backend), evaluating(self.model):
-            copies = self._copies(len(some)).perturbed(pairs, self.adjacency.weight.new_ones(pairs.size(1)))
-            logits = self.model.diffuse(self._encoded.repeat(len(some), 1), copies)
-        return logits.view(len(some), self.num_nodes, -1)
-
-    def _copies(self, count: int) -> Adjacency:
-        """The graph so many times, side by side; remembered for the counts asked for."""
-        if count not in self._side_by_side:
-            offset = torch.arange(count, device=self.data.x.device).repeat_interleave(self.data.edge_index.size(1))
-            self._side_by_side[count] = Adjacency.from_edge_index(
-                self.data.edge_index.repeat(1, count) + offset * self.num_nodes,
-                num_nodes=count * self.num_nodes,
-                dtype=self.data.x.dtype,
-                symmetric=True,
-            )
-        return self._side_by_side[count]
+        for start in range(0, len(sets), copies.most):
+            with dispatch.using(self.backend):
+                logits = copies.logits(self._encoded, sets[start : start + copies.most])
+            yield logits
 
     def sign(self, pairs: Pairs, ascending: bool) -> Tensor:
         """-1 where a pair is an edge of the clean graph, 1 elsewhere."""
@@ -433,9 +388,6 @@ class UnknownRuleError(ValueError):
 
 # Models whose gradient was compared with autograd once.
 _VERIFIED: WeakSet[nn.Module] = WeakSet()
-# Models that were seen to answer on copies of a graph as on one; and those that do not, for they look across all nodes.
-_COPIED: WeakSet[nn.Module] = WeakSet()
-_LOOKS_ACROSS: WeakSet[nn.Module] = WeakSet()
 
 
 def _propagates(model: nn.Module, data: Data) -> bool:
