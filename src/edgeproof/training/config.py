@@ -26,6 +26,7 @@ class TrainConfig:
         epsilon_warmup: epochs in which the adversary's budget rises from nothing to all of it.
         warm_start: whether the attack on the training graph begins at its last flips; with an attack of one step this is
             "free" adversarial training.
+        clean_share: how much of the loss in adversarial training is that on the clean graph.
         averaging: how much of the averaged parameters stays in every epoch; 0 for no averaging. The averaged model is the one
             that is validated and kept.
         label_models: models that vote on pseudo-labels in self-training.
@@ -43,6 +44,7 @@ class TrainConfig:
     validate_every: int = 1
     epsilon_warmup: int = 0
     warm_start: bool = False
+    clean_share: float = 0.0
     averaging: float = 0.0
     label_models: int = 1
     label_weight_decay: float = 0.0
@@ -68,8 +70,10 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"expected {name} to be a finite number >= 0, got {value!r}")
-        if not isinstance(self.averaging, (int, float)) or not 0 <= self.averaging < 1:
-            raise ValueError(f"expected 0 <= averaging < 1, got {self.averaging!r}")
+        for name in ("averaging", "clean_share"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
         if not isinstance(self.warm_start, bool):
             raise ValueError(f"expected warm_start to be True or False, got {self.warm_start!r}")
         if self.min_epochs >= self.max_epochs:
@@ -89,6 +93,7 @@ class TrainSettings(TypedDict, total=False):
     validate_every: int
     epsilon_warmup: int
     warm_start: bool
+    clean_share: float
     averaging: float
     label_models: int
     label_weight_decay: float

@@ -107,6 +107,8 @@ def _loop(
             optimizer.zero_grad()
             logits = train.logits(flips)
             train_loss = loss(logits, train.labels)
+            if config.clean_share and flips is not None:
+                train_loss = torch.lerp(train_loss, loss(train.logits(), train.labels), config.clean_share)
             measured = {"train_loss": train_loss.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
             good.check(epoch, measured)
             train_loss.backward()
