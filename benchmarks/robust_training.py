@@ -12,6 +12,9 @@ the splits of the released scripts, where most test nodes of GPRGNN, and of it a
 
 from __future__ import annotations
 
+import copy
+import json
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,6 +25,8 @@ from typing import Annotated, Any
 import torch
 import typer
 from _runs import run_missing
+from attack_step import arxiv_sized
+from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, Attack, GreedyRBCD
@@ -63,17 +68,26 @@ class Way:
     settings: TrainSettings = field(default_factory=TrainSettings)
 
 
+_LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
+_DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
+
+
 def _lrbcd(about: str, **settings: Any) -> Way:
     return Way(about, attack=LRBCD().for_training(), epsilon=0.2, local=0.5, settings=TrainSettings(**settings))
 
 
-def _greedy(about: str, epsilon: float, local: float | None, **settings: Any) -> Way:
+def _greedy(about: str, epsilon: float, local: float | None, dropout: float = 0.2, **settings: Any) -> Way:
     attack = GreedyRBCD(loss="log_margin").for_training()
-    ours = {"label_models": 5, "label_weight_decay": 1e-3, "min_epochs": 50, "max_epochs": 200, **settings}
-    return Way(about, attack=attack, epsilon=epsilon, local=local, settings=TrainSettings(**ours))
+    ours = {**_LABELS, "min_epochs": 50, "max_epochs": 150, **settings}
+    return Way(
+        about,
+        model_settings={"dropout": dropout},
+        attack=attack,
+        epsilon=epsilon,
+        local=local,
+        settings=TrainSettings(**ours),
+    )
 
-
-_LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 
 # The options of training, one at a time.
 OPTIONS = {
@@ -81,6 +95,8 @@ OPTIONS = {
     "self": Way("self-training, as in the paper"),
     "self-labels": Way("self-training, five label models with weight decay", settings=_LABELS),
     "mlp": Way("the same of an MLP, which sees no edge", model="MLP", settings=_LABELS),
+    "self-drop": Way("... dropout 0.8 and weight decay 0.005", model_settings={"dropout": 0.8}, settings=_DECAY),
+    "mlp-drop": Way("the same of an MLP", model="MLP", model_settings={"dropout": 0.8}, settings=_DECAY),
     "lrbcd": _lrbcd("LR-BCD training, as in the paper"),
     "lrbcd-labels": _lrbcd("... five label models with weight decay", **_LABELS),
     "lrbcd-min": _lrbcd("... first 100 epochs cannot be the best", min_epochs=100, **_LABELS),
@@ -98,6 +114,8 @@ OPTIONS = {
     "greedy-0.5": _greedy("... ε = 0.5, the degree", 0.5, 1.0),
     "greedy-0.7": _greedy("... ε = 0.7, the degree", 0.7, 1.0),
     "greedy-1.5": _greedy("... ε = 1.5, twice the degree", 1.5, 2.0),
+    "greedy-1.5-drop": _greedy("... and dropout 0.8, weight decay 0.005", 1.5, 2.0, dropout=0.8, weight_decay=5e-3),
+    "greedy-0.5-drop": _greedy("... with ε = 0.5, the degree", 0.5, 1.0, dropout=0.8, weight_decay=5e-3),
     "greedy-1.5-clean": _greedy("... and half of the loss on the clean graph", 1.5, 2.0, clean_share=0.5),
     "greedy-1.5-average": _greedy("... and parameters averaged (0.95)", 1.5, 2.0, averaging=0.95),
     "greedy-1.5-slow": _greedy("... and the budget rises over 50 epochs", 1.5, 2.0, epsilon_warmup=50),
@@ -194,7 +212,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
 
 def attacked(unit: Unit, model: torch.nn.Module, split: ep.splits.Split) -> Iterator[Score]:
     """Accuracies on test nodes; in the study of options also on validation nodes, by which options are chosen."""
-    strong = GreedyRBCD(loss="log_margin")
+    strong = GreedyRBCD(loss="log_margin", steps=200)
     views = {"test": split.test} if unit.study == "paper" else {"val": split.val, "test": split.test}
     epsilons = EPSILONS if unit.study == "paper" else (0.25,)
     for nodes, view in views.items():
@@ -230,6 +248,85 @@ def run(
     datasets = dataset or (["citeseer"] if study == "options" else ["citeseer", "cora_ml"])
     chosen = units(study, datasets, seed or list(SEEDS), way or [])
     run_missing(chosen, measure, jobs=jobs, device=device, threads=threads, force=force)
+
+
+@app.command()
+def speed(
+    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
+    epochs: Annotated[int, typer.Option(help="Epochs that are timed, after half as many that are not.")] = 60,
+    large: Annotated[bool, typer.Option(help="Also the graph of arXiv's size; needs a GPU.")] = False,
+) -> None:
+    """An epoch of adversarial training: milliseconds, by phase, and memory. Run it alone on the machine."""
+    data = ep.datasets.load("citeseer")
+    split = ep.splits.inductive(data, 0).to(device)
+    labels = ep.training.pseudo_labels(fresh("GPRGNN", data, device), split, progress=False)
+    rows = []
+    for name in ("lrbcd", "GPRGNN-PRBCD", "greedy-1.5"):
+        way = WAYS[name]
+        rows.append(epoch_time(f"Citeseer, {way.about}", way, split, labels, fresh("GPRGNN", data, device), epochs))
+    if large:
+        graph = arxiv_sized(torch.device(device))
+        parts = ep.splits.inductive(graph, 0, train_per_class=2000, val_per_class=500).to(device)
+        way = Way(
+            "arXiv-sized graph, LR-BCD",
+            attack=LRBCD(steps=20, block_size=3_000_000, lr=4000.0),
+            epsilon=0.05,
+            local=0.25,
+            settings=TrainSettings(validate_every=10),
+        )
+        rows.append(epoch_time(way.about, way, parts, False, fresh("GPRGNN", graph, device, hidden_channels=256), 10))
+    path = RESULTS / f"speed-{torch.device(device).type}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "command": f"python benchmarks/robust_training.py {' '.join(sys.argv[1:])}",
+        "environment": describe_environment(device),
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+def fresh(name: str, data: Data, device: str, **settings: Any) -> torch.nn.Module:
+    return ep.models.build(name, data.num_features, ep.num_classes(data), settings, seed=0).to(device)
+
+
+def epoch_time(
+    case: str, way: Way, split: ep.splits.Split, labels: Any, model: torch.nn.Module, epochs: int
+) -> dict[str, Any]:
+    """What a run of more epochs takes longer than one of fewer: an epoch without what is done once."""
+    if split.train.data.x.is_cuda:
+        torch.cuda.reset_peak_memory_stats()
+    histories = []
+    for count in (epochs // 2, epochs // 2 + epochs):
+        histories.append(
+            ep.train(
+                copy.deepcopy(model),
+                split,
+                attack=way.attack,
+                epsilon=way.epsilon,
+                local=way.local,
+                self_training=labels,
+                progress=False,
+                warmup_epochs=1,
+                max_epochs=count,
+                patience=count,
+                validate_every=way.settings.get("validate_every", 1),
+            )
+        )
+    short, long = histories
+    milliseconds = {phase: (long.phases[phase] - short.phases.get(phase, 0.0)) / epochs * 1000 for phase in long.phases}
+    row = {
+        "case": case,
+        "attack": repr(way.attack),
+        "epochs": epochs,
+        "ms_per_epoch": (long.seconds - short.seconds) / epochs * 1000,
+        "phases_ms": milliseconds,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if split.train.data.x.is_cuda else None,
+    }
+    shown = ", ".join(f"{phase} {spent:.1f}" for phase, spent in milliseconds.items())
+    print(f"{case}: {row['ms_per_epoch']:.0f} ms an epoch ({shown}), peak {row['peak_gib']} GiB", flush=True)
+    return row
 
 
 if __name__ == "__main__":
