@@ -175,6 +175,7 @@ class EdgeGradientEngine:
         self._runs = 0
         self._captured: CapturedRun | None = None
         self._copies = Copies(model, data)
+        self._signed: tuple[Pairs, Tensor] | None = None
         self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.path = path or ("propagate" if _propagates(model, data) else "autograd")
         if self.path == "autograd":
@@ -258,7 +259,12 @@ class EdgeGradientEngine:
             yield logits
 
     def sign(self, pairs: Pairs, ascending: bool) -> Tensor:
-        """-1 where a pair is an edge of the clean graph, 1 elsewhere."""
+        """-1 where a pair is an edge of the clean graph, 1 elsewhere; remembered for the pairs last asked for."""
+        if self._signed is None or self._signed[0] is not pairs:
+            self._signed = pairs, self._sign(pairs, ascending)
+        return self._signed[1]
+
+    def _sign(self, pairs: Pairs, ascending: bool) -> Tensor:
         key, edge_key = pairs.key, self.edge_key
         sign = self.adjacency.weight.new_ones(key.numel())
         if not edge_key.numel() or not key.numel():

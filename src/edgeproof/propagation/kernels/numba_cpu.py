@@ -97,7 +97,7 @@ def take_keys(
         ends: the two ends of each item, 32 bits each, shape ``[rows, m]``.
         found: how many items each row has, shape ``[rows]``.
         total: the common box of a row.
-        local: the box of each node, for every row anew, shape ``[nodes]``.
+        local: the box of each node, for every row, shape ``[rows, nodes]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
         whole: whether every value takes as much.
 
@@ -105,10 +105,12 @@ def take_keys(
         Positions of the items taken in each row; and whether the common box ended it, shape ``[rows]``.
     """
     key = _array(keys)
-    value = (0x7FFFFFFF - (key >> 32)).astype(np.int32).view(np.float32)
-    taken, many = np.empty_like(key), np.zeros(len(key), dtype=np.int64)
+    taken, many = np.empty(key.shape, dtype=np.int64), np.zeros(len(key), dtype=np.int64)
     ended = np.zeros(len(key), dtype=np.bool_)
-    _take_keys(key, value, _array(ends), _array(found), total, _array(local), unit, whole, taken, many, ended)
+    # The bits of all values, as the numbers that they are.
+    value = np.empty(key.shape, dtype=np.float32)
+    bits = value.view(np.int32)
+    _take_keys(key, value, bits, _array(ends), _array(found), total, _array(local), unit, whole, taken, many, ended)
     positions = torch.from_numpy(taken)
     return [row[:count] for row, count in zip(positions, many.tolist(), strict=True)], torch.from_numpy(ended)
 
@@ -159,6 +161,7 @@ def _take_in_order(size: Array, u: Array, v: Array, total: int, room: Array, tak
 def _take_keys(
     key: Array,
     value: Array,
+    bits: Array,
     ends: Array,
     found: Array,
     total: int,
@@ -170,8 +173,9 @@ def _take_keys(
     ended: Array,
 ) -> None:
     for row in numba.prange(len(key)):
-        room, left = local.copy(), total
+        room, left = local[row].copy(), total
         for e in range(found[row]):
+            bits[row, e] = 0x7FFFFFFF - (key[row, e] >> 32)
             size = unit if whole else np.int64(np.ceil(min(np.float64(value[row, e]), 1.0) * unit))
             if size > left:
                 ended[row] = True

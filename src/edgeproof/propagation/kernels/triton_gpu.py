@@ -20,14 +20,14 @@ name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
 merge = reference.merge
-# cuSPARSE's: a product of our own, a row per program, was slower.
-spmm = reference.spmm
 
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
 # Values that one program adds up.
 _PART = 4096
+# Entries of a matrix whose product is ours, not cuSPARSE's.
+_SMALL_PRODUCT = 1 << 17
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 
 
@@ -40,6 +40,21 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
         reasons.append("needs a CUDA GPU")
     reasons += [f"needs a CUDA GPU, got {tensor.device}" for tensor in tensors if tensor.device.type != "cuda"]
     return reasons
+
+
+def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.spmm`.
+
+    cuSPARSE is faster on large graphs, but takes four launches, which is what a small graph spends its time on.
+    """
+    rows, channels = rowptr.numel() - 1, x.size(1)
+    if col.numel() > _SMALL_PRODUCT or not (rows and channels):
+        return reference.spmm(rowptr, col, weight, x)
+    out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 64)
+    programs.spmm[(rows, triton.cdiv(channels, width))](
+        rowptr, col, weight, x.contiguous(), out, channels, ENTRIES=8, CHANNELS=width, num_warps=1
+    )
+    return out
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -142,16 +157,25 @@ def take_above(
     keys = keys.sort(dim=1).values
     position = (keys & 0xFFFFFFFF).clamp_(max=count - 1)
     ends = (u[position] << 32) | v[position]
-    report = torch.cat([report, (least <= 0).long()[:, None]], dim=1).cpu()
+    everything = (least <= 0).long()[:, None]
+    # All in one piece: the host waits once.
+    parts = (report, everything, keys, ends, local.expand(rows, -1))
+    report, everything, keys, ends, room = _to_host(torch.cat(parts, dim=1)).split(
+        [part.size(1) for part in parts], dim=1
+    )
     reference.check_finite(not report[:, 1].any())
-    found, everything = report[:, 0].clamp(max=capacity), report[:, 2] > 0
-    most = int(found.max())
-    items = torch.stack([keys[:, :most], ends[:, :most]]).cpu()
-    positions, ended = numba_cpu.take_keys(items[0], items[1], found, total, local.cpu(), unit, whole=whole)
+    found = report[:, 0].clamp(max=capacity)
+    positions, ended = numba_cpu.take_keys(keys, ends, found, total, room, unit, whole=whole)
     places = torch.cat([row * count + chosen for row, chosen in enumerate(positions)]).to(p.device)
     taken = torch.zeros(rows * count, dtype=torch.bool, device=p.device).index_fill_(0, places, True).view(rows, count)
-    fits = report[:, 0] <= capacity
-    return taken, (fits & (ended | everything)).tolist()
+    return taken, ((report[:, 0] <= capacity) & (ended | (everything[:, 0] > 0))).tolist()
+
+
+def _to_host(tensor: Tensor) -> Tensor:
+    if not tensor.is_cuda:
+        return tensor
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor)
 
 
 def _sizes(channels: int) -> dict[str, int]:
