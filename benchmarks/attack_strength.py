@@ -19,15 +19,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
+from _runs import run_missing, summary
 from torch import Tensor, nn
 from torch_geometric.contrib.nn import PRBCDAttack
 from torch_geometric.data import Data
@@ -38,7 +37,7 @@ from edgeproof.result import Result, Score, describe_environment, describe_model
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "attack_strength"
-PAPER = HERE.parent / "results" / "paper" / "attacks.csv"
+PAPER = HERE.parent / "results" / "paper" / "robust_training.csv"
 PAGE = HERE.parent / "docs" / "attack-strength.md"
 
 SEEDS = (0, 1, 5)
@@ -134,12 +133,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Train and attack every model that has no result yet."""
-    missing = [unit for unit in units() if force or not unit.path.exists()]
-    print(f"{len(missing)} models to train and attack")
-    # Spawned, because CUDA does not survive a fork.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in [pool.submit(measure, unit, device, threads) for unit in missing]:
-            print(future.result(), flush=True)
+    run_missing(units(), measure, jobs=jobs, device=device, threads=threads, force=force)
 
 
 @app.command()
@@ -212,6 +206,7 @@ def render() -> None:
     paper = {
         (row["dataset"], row["model"], row["attack"], float(row["epsilon"])): row
         for row in csv.DictReader(PAPER.open(encoding="utf-8"))
+        if row["training"] == "regular"
     }
     found = {unit for unit in units() if unit.path.exists()}
     # Rows of all three splits only.
@@ -301,13 +296,6 @@ def speed_rows() -> list[str]:
     return lines
 
 
-def summary(values: list[float]) -> str:
-    """Mean and standard error."""
-    if not values:
-        return "-"
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"
-
-
 PAGE_TEXT = """# How strong the attacks are
 
 Accuracy in percent of regularly trained models under attack, mean and standard error over the inductive splits 0, 1 and 5; the
@@ -317,7 +305,8 @@ local threat model (LR-BCD) also at most half its degree at any node. Made by
     python benchmarks/attack_strength.py run --device cuda --jobs 10 --threads 1
     python benchmarks/attack_strength.py render
 
-Every model's figures, settings and machine are in `results/attack_strength`, the paper's in `results/paper/attacks.csv`.
+Every model's figures, settings and machine are in `results/attack_strength`, the paper's in
+`results/paper/robust_training.csv`.
 {missing}
 
 | dataset | model | attack | ε | paper | PyG's PRBCDAttack | ours | not weaker | standard suite, worst | suite to paper |

@@ -12,14 +12,13 @@ from __future__ import annotations
 import csv
 import statistics
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
+from _runs import run_missing
 
 import edgeproof as ep
 from edgeproof.evaluation import clean_accuracy, clean_scores
@@ -110,12 +109,7 @@ def run(
     ] = False,
 ) -> None:
     """Train every model that has no result yet."""
-    missing = [unit for unit in units() if force or not unit.path.exists()]
-    print(f"{len(missing)} models to train")
-    # Spawned, because CUDA does not survive a fork.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in [pool.submit(train, unit, device, threads) for unit in missing]:
-            print(future.result(), flush=True)
+    run_missing(list(units()), train, jobs=jobs, device=device, threads=threads, force=force)
 
 
 @app.command()

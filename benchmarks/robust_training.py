@@ -13,7 +13,9 @@ the splits of the released scripts, where most test nodes of GPRGNN, and of it a
 from __future__ import annotations
 
 import copy
+import csv
 import json
+import statistics
 import sys
 import time
 import warnings
@@ -24,7 +26,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import run_missing
+from _runs import run_missing, summary
 from attack_step import arxiv_sized
 from torch_geometric.data import Data
 
@@ -52,6 +54,7 @@ class Way:
         model: which model.
         model_settings: its settings.
         self_training: whether all nodes of the training graph count.
+        labeller: which model labels them, if not one of the same kind.
         attack: what it is trained against.
         epsilon: with this budget in all.
         local: and this one at each node.
@@ -62,6 +65,7 @@ class Way:
     model: str = "GPRGNN"
     model_settings: dict[str, Any] = field(default_factory=dict)
     self_training: bool = True
+    labeller: str | None = None
     attack: Attack | None = None
     epsilon: float | None = None
     local: float | None = None
@@ -94,9 +98,9 @@ OPTIONS = {
     "regular": Way("regular training", self_training=False),
     "self": Way("self-training, as in the paper"),
     "self-labels": Way("self-training, five label models with weight decay", settings=_LABELS),
-    "mlp": Way("the same of an MLP, which sees no edge", model="MLP", settings=_LABELS),
+    "mlp": Way("an MLP, which sees no edge, on labels of GPRGNN", model="MLP", labeller="GPRGNN", settings=_LABELS),
     "self-drop": Way("... dropout 0.8 and weight decay 0.005", model_settings={"dropout": 0.8}, settings=_DECAY),
-    "mlp-drop": Way("the same of an MLP", model="MLP", model_settings={"dropout": 0.8}, settings=_DECAY),
+    "mlp-drop": Way("... of an MLP", model="MLP", model_settings={"dropout": 0.8}, labeller="GPRGNN", settings=_DECAY),
     "lrbcd": _lrbcd("LR-BCD training, as in the paper"),
     "lrbcd-labels": _lrbcd("... five label models with weight decay", **_LABELS),
     "lrbcd-min": _lrbcd("... first 100 epochs cannot be the best", min_epochs=100, **_LABELS),
@@ -128,8 +132,8 @@ def _paper_ways() -> Iterator[tuple[str, Way]]:
         yield f"{model}-self", Way("self-trained", model)
         # The released configurations train APPNP against LR-BCD with more dropout.
         settings = {"dropout": 0.5} if model == "APPNP" else {}
-        yield f"{model}-LRBCD", Way("LR-BCD", model, settings, True, LRBCD().for_training(), 0.2, 0.5)
-        yield f"{model}-PRBCD", Way("PR-BCD", model, {}, True, PRBCD().for_training(), 0.2)
+        yield f"{model}-LRBCD", Way("LR-BCD", model, settings, attack=LRBCD().for_training(), epsilon=0.2, local=0.5)
+        yield f"{model}-PRBCD", Way("PR-BCD", model, attack=PRBCD().for_training(), epsilon=0.2)
 
 
 WAYS = {**OPTIONS, **dict(_paper_ways())}
@@ -182,15 +186,20 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     start = time.perf_counter()
     model = ep.models.build(way.model, data.num_features, ep.num_classes(data), way.model_settings, seed=unit.seed)
     model = model.to(device)
+    settings = TrainSettings(**{**way.settings, "seed": unit.seed})
+    labels: Any = way.self_training
+    if way.labeller is not None:
+        labeller = ep.models.build(way.labeller, data.num_features, ep.num_classes(data), seed=unit.seed).to(device)
+        labels = ep.training.pseudo_labels(labeller, split, progress=False, **settings)
     history = ep.train(
         model,
         split,
         attack=way.attack,
         epsilon=way.epsilon,
         local=way.local,
-        self_training=way.self_training,
+        self_training=labels,
         progress=False,
-        **{**way.settings, "seed": unit.seed},
+        **settings,
     )
     trained = time.perf_counter() - start
     scores = list(attacked(unit, model, split))
@@ -328,6 +337,137 @@ def epoch_time(
     print(f"{case}: {row['ms_per_epoch']:.0f} ms an epoch ({shown}), peak {row['peak_gib']} GiB", flush=True)
     return row
 
+
+@app.command()
+def render() -> None:
+    """Write the page from the results that are there."""
+    found = [Result.read(path) for path in sorted(RESULTS.glob("options-*.json"))]
+    parts = {
+        "options": "\n".join(option_rows()) or "*Not run yet.*",
+        "paper": "\n".join(paper_rows()) or "*Not run yet.*",
+        "speed": "\n".join(speed_rows()) or "*Not run yet.*",
+        "machines": "; ".join(sorted({result.environment["device"] for result in found})) or "-",
+    }
+    PAGE.write_text(PAGE_TEXT.format(**parts), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+OPTION_COLUMNS = {
+    "clean": ("clean", 0.0),
+    "LR-BCD": ("LRBCD", 0.25),
+    "greedy, local": (f"{STRONG}, local", 0.25),
+    "PR-BCD": ("PRBCD", 0.25),
+    "greedy": (STRONG, 0.25),
+}
+
+
+def option_rows() -> list[str]:
+    lines = []
+    for dataset in ("citeseer", "cora_ml"):
+        for name, way in OPTIONS.items():
+            results = [
+                Result.read(path) for path in sorted(RESULTS.glob(f"options-{dataset}-{name}-strict-[0-9]*.json"))
+            ]
+            if len(results) < len(SEEDS):
+                continue
+            test = [summary([100 * one.score("test", *score) for one in results]) for score in OPTION_COLUMNS.values()]
+            val = [
+                summary([100 * one.score("val", *OPTION_COLUMNS[column]) for one in results])
+                for column in ("clean", "greedy, local")
+            ]
+            cells = " | ".join([*test, *val])
+            lines.append(f"| {dataset} | `{name}` | {way.about} | {len(results)} | {cells} |")
+    if lines:
+        titles = ["dataset", "way", "what", "splits", *OPTION_COLUMNS, "clean, val", "greedy, local, val"]
+        lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines]
+    return lines
+
+
+def paper_rows() -> list[str]:
+    printed = {
+        (row["dataset"], row["model"], row["training"], row["attack"], float(row["epsilon"])): row
+        for row in csv.DictReader(PAPER.open(encoding="utf-8"))
+    }
+    lines = []
+    for dataset in ("citeseer", "cora_ml"):
+        for name, way in _paper_ways():
+            training = name.partition("-")[2]
+            ours = {
+                protocol: [
+                    Result.read(unit.path) for unit in paper_units(dataset, name, protocol) if unit.path.exists()
+                ]
+                for protocol in ("strict", "as_released")
+            }
+            if len(ours["strict"]) < len(SEEDS):
+                continue
+            for attack, epsilon in [("clean", 0.0), *((a, e) for a in ("LRBCD", "PRBCD") for e in EPSILONS)]:
+                paper = printed[dataset, way.model, training, attack, epsilon]
+                cells = {
+                    protocol: [100 * result.score("test", attack, epsilon) for result in results]
+                    for protocol, results in ours.items()
+                }
+                compared = cells["as_released"] or cells["strict"]
+                within = abs(statistics.mean(compared) - float(paper["mean"])) <= 2 * float(paper["error"])
+                lines.append(
+                    f"| {dataset} | {way.model} | {way.about} | {attack} | {epsilon:g} | {paper['mean']} ± {paper['error']} | "
+                    f"{summary(cells['as_released']) if cells['as_released'] else 'same as strict'} | "
+                    f"{summary(cells['strict'])} | {'yes' if within else 'no'} |"
+                )
+    if lines:
+        titles = [
+            "dataset",
+            "model",
+            "training",
+            "attack",
+            "ε",
+            "paper",
+            "ours, as released",
+            "ours, strict",
+            "within 2 SE",
+        ]
+        lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines]
+    return lines
+
+
+def paper_units(dataset: str, way: str, protocol: str) -> list[Unit]:
+    return [Unit("paper", dataset, way, seed, protocol) for seed in SEEDS]
+
+
+def speed_rows() -> list[str]:
+    lines = []
+    for path in sorted(RESULTS.glob("speed-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for row in record["rows"]:
+            memory = "-" if row["peak_gib"] is None else f"{row['peak_gib']:.2f}"
+            phases = ", ".join(f"{phase} {spent:.0f}" for phase, spent in row["phases_ms"].items())
+            device = record["environment"]["device"]
+            lines.append(f"| {device} | {row['case']} | {row['ms_per_epoch']:.0f} | {phases} | {memory} |")
+    titles = ["device", "case", "ms an epoch", "phases, ms", "peak GiB"]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines] if lines else []
+
+
+PAGE_TEXT = """# How robust training makes a model
+
+Everything here is inductive; under `strict` no test node is in any graph that training or validation sees. Accuracy in percent,
+mean and standard error over splits. Made by `python benchmarks/robust_training.py run ...` and `render`; every model's figures,
+settings and machine are in `results/robust_training`.
+
+## What each option brings
+
+GPRGNN unless said; trained as the third column says, attacked with a budget of a quarter of the edges at the nodes under
+attack: LR-BCD and Greedy R-BCD with the log margin (200 steps) with local budgets of half the degree, PR-BCD and the same
+greedy attack without. The last two columns are on validation nodes. Trained on: {machines}.
+
+{options}
+
+## The paper's models and trainings
+
+{paper}
+
+## Time
+
+{speed}
+"""
 
 if __name__ == "__main__":
     app()

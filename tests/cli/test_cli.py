@@ -236,3 +236,30 @@ def test_options_parse() -> None:
     }
     assert parse_device("cpu").type == "cpu"
     assert parse_device("auto").type in ("cpu", "cuda")
+
+
+def test_adversarial_training_from_the_command_line(run: Run) -> None:
+    attack = ("--attack", "LRBCD", "--attack-set", "steps=2", "--attack-set", "block_size=5000", "--local", "0.5")
+    code, _, err = run(*TRAIN, *attack, "--epsilon", "0.1", "--self-training", "--train-set", "averaging=0.5")
+    assert code == 0, err
+    result = Result.read("model.safetensors.json")
+    expected = ep.attacks.LRBCD(steps=2, block_size=5000, lr=2000.0)
+    assert result.training["attack"] == repr(expected)
+    assert (result.training["epsilon"], result.training["local"]) == (0.1, 0.5)
+    assert result.training["averaging"] == 0.5
+    assert result.training["label_accuracy"] > 0.4
+    assert result.split["test_nodes_seen"] == 0
+    # What was kept while it ran is gone.
+    assert sorted(path.name for path in Path().iterdir()) == ["model.safetensors", "model.safetensors.json"]
+
+
+def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) -> None:
+    run(*TRAIN, "--protocol", "as_released")
+    trained = Result.read("model.safetensors.json")
+    assert trained.split["rule"] == "as_released"
+    assert trained.split["test_nodes_seen"] > 0
+    code, _, err = run("attack", "--model", "model.safetensors", "--attack", "DICE", "-e", "0.1")
+    assert code == 0, err
+    attacked = Result.read("attack.json")
+    assert attacked.split == trained.split
+    assert attacked.score() == trained.score()

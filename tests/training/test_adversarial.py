@@ -19,7 +19,8 @@ from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
 from edgeproof.training import History, Threat, TrainConfig, loop
 from edgeproof.training.adversarial import Adversary
-from edgeproof.training.config import TrainSettings, configure
+from edgeproof.training.config import TrainSettings
+from edgeproof.training.presets import PRESETS, configure
 
 ATTACK = LRBCD(steps=3, block_size=2_000, samples=2)
 AGAINST: dict[str, Any] = {"attack": ATTACK, "epsilon": 0.1, "local": 0.5}
@@ -253,13 +254,26 @@ def test_the_first_epochs_may_not_count(split: Split) -> None:
 
 
 def test_presets_and_settings() -> None:
-    assert configure("paper", {}) == TrainConfig()
-    assert configure(TrainConfig(lr=1.0), {"patience": 3}) == TrainConfig(lr=1.0, patience=3)
+    assert configure("paper", {}).config == TrainConfig()
+    assert configure(TrainConfig(lr=1.0), {"patience": 3}).config == TrainConfig(lr=1.0, patience=3)
     assert set(TrainSettings.__annotations__) == set(TrainConfig.__dataclass_fields__)
     with pytest.raises(ValueError, match="unknown preset 'papr': did you mean 'paper'"):
         configure("papr", {})
     with pytest.raises(ValueError, match="unknown setting 'patiense': did you mean 'patience'"):
         configure("paper", {"patiense": 3})  # type: ignore[typeddict-unknown-key]
+
+
+def test_a_preset_may_have_an_attack_of_its_own(split: Split) -> None:
+    usual = PRESETS["sturdy"].threat
+    assert usual is not None
+    history = ep.train(build(), split, preset="sturdy", label_models=1, min_epochs=0, **{**SHORT, "max_epochs": 1})
+    assert history.threat == usual
+    assert history.pseudo_labels is not None
+    assert history.config.weight_decay == PRESETS["sturdy"].config.weight_decay != TrainConfig().weight_decay
+    options = {"preset": "sturdy", "self_training": False, "min_epochs": 0, **SHORT, "max_epochs": 1}
+    assert ep.train(build(), split, epsilon=0.1, **options).threat == Threat(usual.attack, 0.1, usual.local)
+    assert ep.train(build(), split, **AGAINST, **options).threat == Threat(ATTACK, 0.1, 0.5)
+    assert ep.train(build(), split, **AGAINST, **options).pseudo_labels is None
 
 
 # Mistakes and faults.

@@ -262,4 +262,5 @@ def test_defaults_are_the_papers() -> None:
         label_weight_decay=0.0,
         seed=0,
     )
-    assert TrainConfig() == PRESETS["paper"] == expected
+    assert TrainConfig() == PRESETS["paper"].config == expected
+    assert PRESETS["paper"].threat is None

@@ -89,8 +89,14 @@ class Target:
         """Of several sets of whole flips the one worst for the model; to change nothing is always among them."""
         nothing: Tensor = self.data.edge_index.new_empty(2, 0)
         candidates = [nothing, *sets]
-        judged = self.badness(candidates, loss)
-        return candidates[judged.index(min(judged))]
+        engine = self.engine(loss)
+        logits = torch.cat([batch[:, self.nodes] for batch in engine.logits_of(candidates)])
+        correct = (logits.argmax(dim=2) == self.labels) & logits.isfinite().all(dim=2)
+        right = correct.sum(dim=1).tolist()
+        # The loss decides among those of the lowest accuracy only.
+        lowest = [index for index, count in enumerate(right) if count == min(right)]
+        losses_of = torch.stack([engine.loss(logits[index], self.labels) for index in lowest])
+        return candidates[lowest[int(losses_of.argmax())]]
 
 
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:

@@ -24,7 +24,8 @@ from edgeproof.result import Result, describe_environment, describe_model, descr
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, TrainConfig, remove_checkpoints
 from edgeproof.training.adversarial import make_threat
-from edgeproof.training.config import TrainSettings, configure
+from edgeproof.training.config import TrainSettings
+from edgeproof.training.presets import configure
 
 
 def train(
@@ -73,9 +74,17 @@ def train(
     local: Local = None,
     count: Count = "incident",
     self_training: Annotated[
-        bool, typer.Option("--self-training", help="Other models of the same kind label the unlabelled nodes first.")
-    ] = False,
-    preset: Annotated[str, typer.Option(help=f"Settings to begin with: {' or '.join(PRESETS)}.")] = "paper",
+        bool | None,
+        typer.Option(
+            help="Whether other models of the same kind label the unlabelled nodes first; else as the preset."
+        ),
+    ] = None,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help=f"Settings to begin with. {'; '.join(f'{name}: {one.about}' for name, one in PRESETS.items())}."
+        ),
+    ] = "paper",
     loss: Annotated[
         str | None,
         typer.Option(
@@ -138,15 +147,18 @@ def train(
         "validate_every": validate_every,
         "seed": seed,
     }
-    given = {name: value for name, value in named.items() if value is not None}
-    config = configure(preset, cast(TrainSettings, {**parse_settings(train_setting or []), **given}))
+    given = cast(
+        TrainSettings,
+        {**parse_settings(train_setting or []), **{name: value for name, value in named.items() if value is not None}},
+    )
+    chosen = configure(preset, given)
     against = None
     if attack is not None:
         usual = ep.attacks.build(attack).for_training()
         against = ep.attacks.build(attack, {**asdict(usual), **parse_settings(attack_setting or [])})
     elif attack_setting:
         raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
-    make_threat(against, epsilon, local, count)
+    make_threat(against, epsilon, local, count, chosen.threat)
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
 
@@ -162,9 +174,10 @@ def train(
             local=local,
             count=count,
             self_training=self_training,
-            preset=config,
+            preset=preset,
             checkpoint=checkpoint,
             progress=not quiet,
+            **given,
         )
     except KeyboardInterrupt:
         if checkpoint.exists():

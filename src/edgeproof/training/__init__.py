@@ -1,10 +1,11 @@
 """Training: one loop, visible settings, and a record of what happened."""
 
 from edgeproof.training.adversarial import Threat
-from edgeproof.training.config import PRESETS, TrainConfig
+from edgeproof.training.config import TrainConfig
 from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
+from edgeproof.training.presets import PRESETS, Preset
 from edgeproof.training.self_training import PseudoLabels
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Epoch",
     "History",
     "Memorizing",
+    "Preset",
     "PseudoLabels",
     "Threat",
     "TrainConfig",

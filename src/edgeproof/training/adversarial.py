@@ -47,8 +47,21 @@ class Threat:
         return Budget.from_epsilon(data, nodes, self.epsilon, local=self.local, count=self.count)
 
 
-def make_threat(attack: Attack | None, epsilon: float | None, local: float | None, count: str) -> Threat | None:
-    """The threat of these options, if there is one; raises for half of one."""
+def make_threat(
+    attack: Attack | None, epsilon: float | None, local: float | None, count: str, usual: Threat | None = None
+) -> Threat | None:
+    """The threat of these options, if there is one; raises for half of one.
+
+    Args:
+        attack: see :class:`Threat`.
+        epsilon: likewise.
+        local: likewise.
+        count: likewise.
+        usual: what holds where no attack is named; its budgets may be named without it.
+    """
+    if attack is None and usual is not None:
+        epsilon, local = usual.epsilon if epsilon is None else epsilon, usual.local if local is None else local
+        return Threat(usual.attack, epsilon, local, count)
     if attack is None:
         if epsilon is not None or local is not None:
             raise ValueError(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
 from edgeproof import losses
-from edgeproof._names import look_up, unknown_name
 
 
 @dataclass(frozen=True)
@@ -98,20 +97,3 @@ class TrainSettings(TypedDict, total=False):
     label_models: int
     label_weight_decay: float
     seed: int
-
-
-PRESETS = {"paper": TrainConfig()}
-
-
-def configure(preset: str | TrainConfig, settings: TrainSettings) -> TrainConfig:
-    """A preset, by name or as a value, with some settings changed.
-
-    >>> configure("paper", {"lr": 0.05}).lr
-    0.05
-    """
-    config = preset if isinstance(preset, TrainConfig) else look_up("preset", preset, PRESETS)
-    known = [entry.name for entry in fields(TrainConfig)]
-    for name in settings:
-        if name not in known:
-            raise unknown_name("setting", name, known)
-    return replace(config, **settings)

@@ -15,9 +15,10 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import make_threat
-from edgeproof.training.config import TrainConfig, TrainSettings, configure
+from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History
 from edgeproof.training.loop import fit
+from edgeproof.training.presets import configure
 from edgeproof.training.self_training import PseudoLabels, label_files, vote
 
 
@@ -29,7 +30,7 @@ def train(
     epsilon: float | None = None,
     local: float | None = None,
     count: str = "incident",
-    self_training: bool | PseudoLabels = False,
+    self_training: bool | PseudoLabels | None = None,
     preset: str | TrainConfig = "paper",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
@@ -52,8 +53,10 @@ def train(
         local: its budget at each node, as a share of the node's degree; none for no local budgets.
         count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
         self_training: whether other models of the same kind label the unlabelled nodes first, so that all nodes of the
-            training graph count; or what :func:`edgeproof.training.pseudo_labels` gave.
-        preset: settings to begin with, by name or as a value: ``"paper"``, or ``"sturdy"``, which our measurements favour.
+            training graph count; or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it: with
+            ``"paper"`` no.
+        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and self-training of its own and
+            which our measurements favour; or settings as a :class:`TrainConfig`.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
             as if it had never stopped.
         checkpoint_every: epochs between two checkpoints.
@@ -79,10 +82,11 @@ def train(
     >>> history.best.val_accuracy <= history.best.clean_val_accuracy
     True
     """
-    config = configure(preset, settings)
-    threat = make_threat(attack, epsilon, local, count)
+    chosen = configure(preset, settings)
+    config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
+    self_training = chosen.self_training if self_training is None else self_training
     if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
-        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {attack!r}")
+        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
     if checkpoint_every < 1:
         raise ValueError(f"expected checkpoint_every >= 1, got {checkpoint_every}")
     if not isinstance(self_training, (bool, PseudoLabels)):
@@ -143,7 +147,7 @@ def pseudo_labels(
     >>> found.labels.shape == found.confidence.shape == (split.train.data.num_nodes,)
     True
     """
-    config = configure(preset, settings)
+    config = configure(preset, settings).config
     _check_ready(model, split)
     return vote(model, split, config, checkpoint=None, checkpoint_every=1, show=progress)
 

@@ -175,12 +175,15 @@ def _take_keys(
     for row in numba.prange(len(key)):
         room, left = local[row].copy(), total
         for e in range(found[row]):
+            u, v = ends[row, e] >> 32, ends[row, e] & 0xFFFFFFFF
+            # Most items find a full box, and as long as any item fits into the common one nothing else matters.
+            if left >= unit and (room[u] == 0 or room[v] == 0):
+                continue
             bits[row, e] = 0x7FFFFFFF - (key[row, e] >> 32)
             size = unit if whole else np.int64(np.ceil(min(np.float64(value[row, e]), 1.0) * unit))
             if size > left:
                 ended[row] = True
                 break
-            u, v = ends[row, e] >> 32, ends[row, e] & 0xFFFFFFFF
             if room[u] >= size and room[v] >= size:
                 taken[row, many[row]] = key[row, e] & 0xFFFFFFFF
                 many[row] += 1

@@ -1,0 +1,59 @@
+"""Named ways to train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from edgeproof._names import look_up, unknown_name
+from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.training.adversarial import Threat
+from edgeproof.training.config import TrainConfig, TrainSettings
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings that belong together.
+
+    Args:
+        about: what they are for.
+        config: settings of the loop.
+        threat: what is trained against, where the caller names no attack; none for clean training.
+        self_training: whether unlabelled nodes are labelled first, where the caller does not say.
+    """
+
+    about: str
+    config: TrainConfig
+    threat: Threat | None = None
+    self_training: bool = False
+
+
+PRESETS = {
+    "paper": Preset("the paper's settings; regular training unless an attack is given", TrainConfig()),
+    "sturdy": Preset(
+        "self-training against a much larger budget than any that is evaluated, with stronger regularisation",
+        TrainConfig(
+            weight_decay=5e-3,
+            min_epochs=50,
+            max_epochs=300,
+            patience=100,
+            label_models=5,
+            label_weight_decay=1e-3,
+        ),
+        Threat(GreedyRBCD(loss="log_margin").for_training(), epsilon=1.5, local=2.0),
+        self_training=True,
+    ),
+}
+
+
+def configure(preset: str | TrainConfig, settings: TrainSettings) -> Preset:
+    """A preset, by name or as settings of the loop, with some of these settings changed.
+
+    >>> configure("paper", {"lr": 0.05}).config.lr
+    0.05
+    """
+    chosen = Preset("given", preset) if isinstance(preset, TrainConfig) else look_up("preset", preset, PRESETS)
+    known = [entry.name for entry in fields(TrainConfig)]
+    for name in settings:
+        if name not in known:
+            raise unknown_name("setting", name, known)
+    return replace(chosen, config=replace(chosen.config, **settings))
