@@ -1,0 +1,1 @@
+"""Certificates by sparse randomized smoothing."""
