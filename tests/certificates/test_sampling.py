@@ -1,0 +1,100 @@
+"""Random graphs: the right probabilities, independence, simple graphs, and the same samples however they are drawn."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, chi2, chi2_contingency
+from torch_geometric.data import Data
+
+from edgeproof.certificates.regions import Noise
+from edgeproof.certificates.sampling import Sampler, uniform
+
+NOISES = [(0.01, 0.6), (0.3, 0.0), (0.0, 0.4), (0.5, 0.9)]
+
+
+def dense(sampler: Sampler, first: int, count: int) -> torch.Tensor:
+    """Samples as matrices, shape ``[count, nodes, nodes]``."""
+    n = sampler.num_nodes
+    matrix = sampler.draw(first, count, torch.float64).dense()
+    return torch.stack([matrix[s * n : (s + 1) * n, s * n : (s + 1) * n] for s in range(count)])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_compiled_and_plain_draws_are_the_same(noise: tuple[float, float], sbm: Data) -> None:
+    sampler = Sampler.of(sbm, Noise(*noise), seed=2**40 + 7)
+    for first, count in ((0, 5), (3, 1), (10**6, 2)):
+        for one, two in zip(sampler._draw_compiled(first, count), sampler._draw_with_torch(first, count), strict=True):
+            assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: Data) -> None:
+    sampler = Sampler.of(sbm, Noise(*noise), seed=0)
+    adjacency = sampler.draw(0, 3)
+    n = sampler.num_nodes
+    pattern = adjacency.pattern
+    assert torch.equal(pattern.col[pattern.diagonal], torch.arange(3 * n))
+    # Columns ascend within rows, without repeats; nothing joins two samples.
+    assert bool((pattern.key.diff() > 0).all())
+    assert torch.equal(pattern.row // n, pattern.col // n)
+    matrices = dense(sampler, 0, 3)
+    assert torch.equal(matrices, matrices.transpose(1, 2))
+    assert bool((matrices.diagonal(dim1=1, dim2=2) == 0).all())
+    assert set(matrices.unique().tolist()) <= {0.0, 1.0}
+
+
+def test_a_sample_is_the_same_in_any_batch(sbm: Data) -> None:
+    sampler = Sampler.of(sbm, Noise(0.02, 0.5), seed=1)
+    together = dense(sampler, 4, 6)
+    alone = torch.cat([dense(sampler, index, 1) for index in range(4, 10)])
+    assert torch.equal(together, alone)
+    assert not torch.equal(together[0], together[1])
+    other = Sampler.of(sbm, Noise(0.02, 0.5), seed=2)
+    assert not torch.equal(dense(other, 4, 1)[0], together[0])
+
+
+@pytest.mark.parametrize("noise", [(0.2, 0.6), (0.05, 0.3)])
+def test_every_pair_is_flipped_with_its_probability_and_independently(noise: tuple[float, float], graph: Data) -> None:
+    """Marginals of all pairs, and all pairs of pairs, by chi-square; with the same seed a fixed outcome."""
+    samples, n = 4000, 7
+    sampler = Sampler.of(graph, Noise(*noise), seed=0)
+    matrices = torch.cat([dense(sampler, first, 100) for first in range(0, samples, 100)]).numpy()
+    clean = torch.zeros(n, n).index_put_(tuple(graph.edge_index), torch.tensor(1.0)).numpy()
+    pairs = list(combinations(range(n), 2))
+    present = np.array([[matrices[:, u, v] for u, v in pairs]])[0]
+    statistic = 0.0
+    for (u, v), seen in zip(pairs, present, strict=True):
+        p = 1 - noise[1] if clean[u, v] else noise[0]
+        assert binomtest(int(seen.sum()), samples, p).pvalue > 1e-4
+        statistic += (seen.sum() - samples * p) ** 2 / (samples * p * (1 - p))
+    assert 1e-4 < chi2.sf(statistic, len(pairs)) < 1 - 1e-4
+    tests = [
+        chi2_contingency(np.histogram2d(one, two, bins=2)[0] + 1e-9, correction=False).pvalue
+        for one, two in combinations(present, 2)
+    ]
+    # Two hundred and ten p-values that are uniform if all is independent.
+    assert min(tests) > 1e-5
+    assert 0.4 < float(np.mean(tests)) < 0.6
+
+
+def test_numbers_are_uniform() -> None:
+    drawn = uniform(3, torch.arange(200)[:, None], torch.arange(500)).numpy()
+    assert ((drawn >= 0) & (drawn < 1)).all()
+    counts = np.histogram(drawn, bins=100, range=(0, 1))[0]
+    assert 1e-3 < chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 99) < 1 - 1e-3
+    # Neighbouring draws and neighbouring samples do not go together.
+    for one, two in ((drawn[:, :-1], drawn[:, 1:]), (drawn[:-1], drawn[1:])):
+        assert abs(np.corrcoef(one.ravel(), two.ravel())[0, 1]) < 0.01
+
+
+def test_without_edges_and_without_pairs() -> None:
+    empty = Data(x=torch.zeros(4, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
+    matrices = dense(Sampler.of(empty, Noise(0.5, 0.5), seed=0), 0, 50)
+    assert 0.4 < float(matrices.sum() / (50 * 12)) < 0.6
+    assert not dense(Sampler.of(empty, Noise(0.0, 0.5), seed=0), 0, 2).any()
+    single = Data(x=torch.zeros(1, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
+    assert dense(Sampler.of(single, Noise(0.5, 0.5), seed=0), 0, 2).shape == (2, 1, 1)
