@@ -1,0 +1,99 @@
+"""Votes: how often a model answered each class at each node, over random graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgeproof.serialization import read_tensors, write_tensors
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Counts of answers, and what they are counts of.
+
+    Args:
+        choosing: votes that choose each node's class, shape ``[nodes, classes]``.
+        bounding: votes, independent of those, that bound its probability, same shape.
+        streams: for each seed how many samples were drawn to choose and to bound.
+        run: what identifies the question: noise, model, graph, nodes.
+    """
+
+    choosing: Tensor
+    bounding: Tensor
+    streams: dict[int, tuple[int, int]]
+    run: dict[str, Any]
+
+    @property
+    def samples(self) -> int:
+        """Samples that bound probabilities."""
+        return sum(bounding for _, bounding in self.streams.values())
+
+    def save(self, path: str | Path) -> None:
+        """Write them; the file appears whole or not at all."""
+        header = {
+            "votes": _FORMAT,
+            "run": self.run,
+            "streams": [[seed, *counts] for seed, counts in sorted(self.streams.items())],
+        }
+        tensors = {"choosing": self.choosing.cpu().contiguous(), "bounding": self.bounding.cpu().contiguous()}
+        write_tensors(path, tensors, header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Votes:
+        """Read what :meth:`save` wrote; raises ``ValueError`` for anything else."""
+        header, tensors = read_tensors(path)
+        if header.get("votes") != _FORMAT:
+            raise ValueError(f"{path} holds no votes of this version")
+        try:
+            streams = {int(seed): (int(one), int(two)) for seed, one, two in header["streams"]}
+            votes = cls(tensors["choosing"], tensors["bounding"], streams, dict(header["run"]))
+            votes._check()
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
+        return votes
+
+    def _check(self) -> None:
+        chosen, bounded = (sum(counts[part] for counts in self.streams.values()) for part in (0, 1))
+        if self.choosing.shape != self.bounding.shape or self.choosing.dim() != 2:
+            raise ValueError(f"counts of shapes {list(self.choosing.shape)} and {list(self.bounding.shape)}")
+        for name, counts, samples in (("choosing", self.choosing, chosen), ("bounding", self.bounding, bounded)):
+            if counts.dtype != torch.long or bool((counts < 0).any()) or bool((counts.sum(dim=1) != samples).any()):
+                raise ValueError(f"{name} votes that are not {samples} at every node")
+
+
+def merge(votes: Sequence[Votes]) -> Votes:
+    """Votes from several machines together: counts add up.
+
+    Raises:
+        ValueError: if they answer different questions, or two have a seed in common and so the same samples.
+    """
+    if not votes:
+        raise ValueError("expected votes to merge, got none")
+    total = votes[0]
+    for more in votes[1:]:
+        check_same_run(more.run, total.run)
+        common = set(more.streams) & set(total.streams)
+        if common:
+            raise ValueError(f"expected votes of different seeds, got {sorted(common)} twice: the same samples")
+        total = replace(
+            total,
+            choosing=total.choosing + more.choosing,
+            bounding=total.bounding + more.bounding,
+            streams={**total.streams, **more.streams},
+        )
+    return total
+
+
+def check_same_run(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise unless two sets of votes answer the same question."""
+    for key, value in expected.items():
+        if found.get(key) != value:
+            raise ValueError(f"expected votes for {key} {value!r}, got them for {found.get(key)!r}")

@@ -1,0 +1,303 @@
+"""Certificates: never wrong where everything can be counted, rarely unsure where it must be sampled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn.models import GCN as PyGGCN
+
+import edgeproof as ep
+from edgeproof.certificates import Certificate, SparseSmoothing, Votes, merge, samples_needed
+from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson
+
+SMOOTHING = SparseSmoothing(p_add=0.02, p_del=0.5)
+
+
+def build(name: str = "GCN", seed: int = 0) -> nn.Module:
+    return ep.models.build(name, 21, 2, {"hidden_channels": 8}, seed=seed).eval()
+
+
+@pytest.fixture
+def trained(split: ep.splits.Split) -> nn.Module:
+    model = build("GPRGNN")
+    ep.train(model, split, max_epochs=60, progress=False)
+    return model
+
+
+@pytest.mark.parametrize("noise", [(0.2, 0.3), (0.1, 0.6), (0.0, 0.5)])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_certificate_is_ever_wrong_on_graphs_small_enough_to_count(noise: tuple[float, float], seed: int) -> None:
+    """All graphs of five nodes, each with its exact smoothed probabilities, and all changes within each radius."""
+    generator = torch.Generator().manual_seed(seed)
+    n, classes = 5, 3
+    pairs = list(combinations(range(n), 2))
+    x = torch.randn(n, 4, generator=generator)
+    model = ep.models.build("GCN", 4, classes, {"hidden_channels": 8}, seed=seed).double().eval()
+    graphs = list(product([0, 1], repeat=len(pairs)))
+    # All of them side by side in one call.
+    copy, pair = np.nonzero(np.array(graphs))
+    one, two = np.array(pairs)[pair].T + copy * n
+    edges = torch.from_numpy(np.stack([np.append(one, two), np.append(two, one)]))
+    answers = model(3 * x.double().repeat(len(graphs), 1), edges).argmax(dim=1).view(-1, n).numpy()
+    onehot = np.eye(classes)[answers]
+
+    # From every graph to every other: a product over the pairs.
+    step = np.array([[1 - noise[0], noise[0]], [noise[1], 1 - noise[1]]])
+    bits = np.array(graphs)
+    probability = np.ones((len(graphs), len(graphs)))
+    for pair in range(len(pairs)):
+        probability *= step[bits[:, pair][:, None], bits[:, pair][None]]
+    smoothed = np.einsum("gh,hnc->gnc", probability, onehot)
+    order = np.sort(smoothed, axis=2)
+    best = smoothed.argmax(axis=2)
+    certified_somewhere = 0
+    for index in np.random.default_rng(seed).choice(len(graphs), 40, replace=False):
+        grid = certified_grid(Noise(*noise), order[index, :, -1], order[index, :, -2])
+        added = ((bits == 1) & (bits[index] == 0)).sum(axis=1)
+        deleted = ((bits == 0) & (bits[index] == 1)).sum(axis=1)
+        for r_add, r_del in product(range(grid.shape[1]), range(grid.shape[2])):
+            reached = best[(added <= r_add) & (deleted <= r_del)]
+            certified = grid[:, r_add, r_del]
+            assert (reached[:, certified] == best[index][certified]).all()
+            certified_somewhere += int(certified.sum()) if r_add + r_del else 0
+    assert certified_somewhere > 0
+
+
+def test_bounds_hold_together_as_often_as_they_say() -> None:
+    """A thousand votes of each of several distributions over classes: how often any bound is wrong."""
+    random = np.random.default_rng(0)
+    samples, alpha, classes = 200, 0.05, 4
+    for truth in ([0.7, 0.1, 0.1, 0.1], [0.4, 0.35, 0.2, 0.05], [0.98, 0.01, 0.005, 0.005]):
+        counts = random.multinomial(samples, truth, size=1000)
+        votes = Votes(
+            torch.tensor([[9, 1, 0, 0]]).repeat(1000, 1),
+            torch.from_numpy(counts),
+            {0: (10, samples)},
+            {"noise": [0.02, 0.5]},
+        )
+        certificate = SMOOTHING.decide(votes, alpha)
+        wrong = (certificate.p_lower > truth[0]) | (certificate.p_upper < max(truth[1:]))
+        # Three standard deviations of a fair thousand.
+        assert float(wrong.double().mean()) <= alpha + 3 * (alpha * (1 - alpha) / 1000) ** 0.5
+        lower = clopper_pearson(counts[:, 0], samples, alpha / classes)[0]
+        assert np.allclose(certificate.p_lower, lower)
+        assert bool((certificate.p_upper <= 1 - certificate.p_lower).all())
+
+
+def test_votes_are_the_models_answers_on_the_samples(trained: nn.Module, split: ep.splits.Split) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    votes = SMOOTHING.vote(
+        trained, graph, nodes, 60, seed=3, choosing_samples=20, alpha=0.3, progress=False, memory=0.01
+    )
+    assert votes.streams == {3: (20, 60)}
+    sampler = ep.certificates.sampling.Sampler.of(graph, Noise(0.02, 0.5), seed=3)
+    for counts, first, samples in ((votes.bounding, 0, 60), (votes.choosing, 1 << 48, 20)):
+        expected = torch.zeros_like(counts)
+        for index in range(samples):
+            adjacency = sampler.draw(first + index, 1)
+            with torch.no_grad():
+                answer = trained(graph.x, adjacency)[nodes].argmax(dim=1)
+            expected[torch.arange(nodes.numel()), answer] += 1
+        assert torch.equal(counts, expected)
+
+
+@pytest.mark.parametrize("attack", ["LRBCD", "GreedyRBCD", "DICE"])
+def test_no_attack_within_the_radius_changes_a_certified_answer(
+    attack: str, trained: nn.Module, split: ep.splits.Split
+) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    certificate = SMOOTHING.certify(trained, graph, nodes, 3000, progress=False)
+    assert float(certificate.certified(1, 1).double().mean()) > 0.3
+    chosen = ep.attacks.build(attack)
+    small = {name: value for name, value in {"steps": 10, "block_size": 5000}.items() if hasattr(chosen, name)}
+    for total in (1, 2, 4):
+        result = replace(chosen, **small)(trained, graph, nodes, ep.Budget(total))
+        before = {tuple(pair) for pair in graph.edge_index.T.tolist()}
+        deleted = sum(tuple(pair) in before for pair in result.flips.T.tolist())
+        added = result.flips.size(1) - deleted
+        held = certificate.certified(added, deleted)
+        moved = SMOOTHING.certify(trained, result.data, nodes, 3000, seed=1, progress=False)
+        sure = held & ~moved.abstained
+        assert torch.equal(moved.prediction[sure], certificate.prediction[sure])
+
+
+def test_a_certificate_and_its_figures(trained: nn.Module, split: ep.splits.Split, tmp_path: Path) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    certificate = SMOOTHING.certify(trained, graph, nodes, 2000, progress=False)
+    correct = certificate.prediction == graph.y[nodes]
+    for r_add, r_del in ((0, 0), (0, 1), (1, 0), (1, 2)):
+        expected = float((correct & certificate.certified(r_add, r_del)).double().mean())
+        assert certificate.accuracy(r_add, r_del) == expected
+    assert certificate.accuracy() > 0.7
+    assert torch.equal(certificate.abstained, ~certificate.certified())
+    assert not certificate.certified(10**6, 0).any()
+    added, deleted = certificate.average_certifiable_radius
+    by_hand = sum(certificate.accuracy(radius, 0) for radius in range(1, certificate.grid.size(1)))
+    assert added == pytest.approx(by_hand)
+    assert deleted > added
+    path = tmp_path / "certificate.safetensors"
+    certificate.save(path)
+    again = Certificate.load(path)
+    assert torch.equal(again.grid, certificate.grid)
+    assert (again.alpha, again.samples, again.accuracy(1, 1)) == (0.05, 2000, certificate.accuracy(1, 1))
+    unlabeled = replace(certificate, labels=None)
+    with pytest.raises(ValueError, match="expected labels to judge the answers by"):
+        unlabeled.accuracy()
+    assert unlabeled.average_certifiable_radius[0] >= added
+    with pytest.raises(ValueError, match="expected r_del to be a whole number >= 0, got -1"):
+        certificate.certified(0, -1)
+
+
+@pytest.mark.parametrize("name", ["GAT", "APPNP", "ChebNetII", "MLP"])
+def test_every_model_can_be_certified(name: str, split: ep.splits.Split) -> None:
+    certificate = SMOOTHING.certify(
+        build(name), split.test.data, split.test.nodes, 50, alpha=0.3, choosing_samples=10, progress=False
+    )
+    assert certificate.prediction.shape == split.test.nodes.shape
+    if name == "MLP":
+        # Without edges nothing can change: all samples agree.
+        assert bool(certificate.certified(0, 1).all())
+
+
+def test_a_users_own_model_can_be_certified(split: ep.splits.Split) -> None:
+    torch.manual_seed(0)
+    theirs = PyGGCN(21, 8, 2, 2).eval()
+    options: dict[str, Any] = {"samples": 50, "alpha": 0.3, "choosing_samples": 10, "progress": False}
+    certificate = SMOOTHING.certify(theirs, split.test.data, split.test.nodes, **options)
+    assert certificate.grid.size(0) == split.test.nodes.numel()
+
+
+# Votes come and go.
+
+
+def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.Split, tmp_path: Path) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    parts = [
+        SMOOTHING.vote(trained, graph, nodes, 100, seed=seed, choosing_samples=10, alpha=0.3, progress=False)
+        for seed in (1, 2)
+    ]
+    for index, part in enumerate(parts):
+        part.save(tmp_path / f"{index}.votes")
+    both = merge([Votes.load(tmp_path / f"{index}.votes") for index in (0, 1)])
+    assert both.samples == 200
+    assert torch.equal(both.bounding, parts[0].bounding + parts[1].bounding)
+    assert torch.equal(both.choosing, parts[0].choosing + parts[1].choosing)
+    assert SMOOTHING.decide(both).samples == 200
+    with pytest.raises(ValueError, match=r"expected votes of different seeds, got \[1\] twice"):
+        merge([parts[0], parts[0]])
+    other = SparseSmoothing(0.05, 0.5).vote(
+        trained, graph, nodes, 100, seed=3, choosing_samples=10, alpha=0.3, progress=False
+    )
+    with pytest.raises(ValueError, match="expected votes for noise"):
+        merge([parts[0], other])
+    with pytest.raises(ValueError, match="expected votes for noise"):
+        SMOOTHING.decide(other)
+    elsewhere = SMOOTHING.vote(build(), graph, nodes, 100, seed=3, choosing_samples=10, alpha=0.3, progress=False)
+    with pytest.raises(ValueError, match="expected votes for model"):
+        merge([parts[0], elsewhere])
+    with pytest.raises(ValueError, match="expected votes to merge, got none"):
+        merge([])
+
+
+def test_voting_goes_on_where_it_stopped(
+    trained: nn.Module, split: ep.splits.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    path = tmp_path / "votes"
+    options: dict[str, Any] = {"seed": 5, "choosing_samples": 30, "alpha": 0.3, "progress": False, "memory": 0.003}
+    whole = SMOOTHING.vote(trained, graph, nodes, 200, **options)
+    module = ep.certificates.sparse_smoothing
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    save, written = Votes.save, []
+
+    def interrupted(self: Votes, file: Path) -> None:
+        save(self, file)
+        written.append(self.samples)
+        if self.samples > 50:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Votes, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **options)
+    assert len(written) > 2
+    monkeypatch.undo()
+    kept = Votes.load(path)
+    assert 50 < kept.samples < 200
+    resumed = SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **options)
+    assert torch.equal(resumed.bounding, whole.bounding)
+    assert torch.equal(resumed.choosing, whole.choosing)
+    with pytest.raises(ValueError, match="expected votes of seed 6"):
+        SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **{**options, "seed": 6})
+    with pytest.raises(ValueError, match="expected votes for model"):
+        SMOOTHING.vote(build(), graph, nodes, 200, checkpoint=path, **options)
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    votes = Votes(torch.ones(2, 2, dtype=torch.long), torch.ones(2, 2, dtype=torch.long), {0: (2, 2)}, {})
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    votes.save(good)
+    assert Votes.load(good).samples == 2
+    replace(votes, streams={0: (2, 3)}).save(bad)
+    with pytest.raises(ValueError, match="damaged: bounding votes that are not 3 at every node"):
+        Votes.load(bad)
+    with pytest.raises(ValueError, match="holds no certificate"):
+        Certificate.load(good)
+    bad.write_bytes(good.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=str(bad)):
+        Votes.load(bad)
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.0}, "expected 0 < alpha < 1, got 0.0"),
+        ({"alpha": 1.0}, "expected 0 < alpha < 1"),
+        ({"samples": 0}, "expected samples to be a whole number >= 1, got 0"),
+        ({"samples": 3}, "samples to certify anything at alpha=0.05 with 2 classes"),
+        ({"choosing_samples": 0}, "expected choosing_samples"),
+        ({"seed": -1}, "expected seed to be a whole number >= 0"),
+        ({"memory": 0}, "expected memory in gigabytes"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict[str, Any], message: str, sbm: Data) -> None:
+    with pytest.raises(ValueError, match=message):
+        SMOOTHING.certify(build(), sbm, torch.arange(5), **{"samples": 100, "progress": False, **options})
+
+
+def test_how_many_samples_are_needed() -> None:
+    noise = Noise(0.02, 0.5)
+    needed = samples_needed(noise, 0.05, 3)
+
+    def grid(samples: int) -> np.ndarray[Any, Any]:
+        lower = clopper_pearson(np.array([samples]), samples, 0.05 / 3)[0]
+        return certified_grid(noise, lower, 1 - lower)
+
+    assert grid(needed).shape != (1, 1, 1)
+    assert grid(needed - 1).shape == (1, 1, 1)
+    # The noise is the same whatever the edges are: all radii are certified, or none.
+    assert samples_needed(Noise(0.5, 0.5), 0.05, 2) > 0
+
+
+def test_the_noise_is_checked() -> None:
+    with pytest.raises(ValueError, match="expected 0 <= p_del < 1"):
+        SparseSmoothing(0.1, 1.0)
+
+
+def test_a_tensor_stays_where_it_belongs(sbm: Data) -> None:
+    unlabeled = Data(x=sbm.x, edge_index=sbm.edge_index)
+    certificate = SMOOTHING.certify(
+        build(), unlabeled, torch.arange(4), 50, alpha=0.3, choosing_samples=5, progress=False
+    )
+    assert certificate.labels is None
+    assert isinstance(certificate.p_lower, Tensor)
