@@ -60,7 +60,7 @@ def test_no_certificate_is_ever_wrong_on_graphs_small_enough_to_count(noise: tup
     best = smoothed.argmax(axis=2)
     certified_somewhere = 0
     for index in np.random.default_rng(seed).choice(len(graphs), 40, replace=False):
-        grid = certified_grid(Noise(*noise), order[index, :, -1], order[index, :, -2])
+        grid = certified_grid(Noise(*noise), order[index, :, -1], order[index, :, -2], most_radius=6)
         added = ((bits == 1) & (bits[index] == 0)).sum(axis=1)
         deleted = ((bits == 0) & (bits[index] == 1)).sum(axis=1)
         for r_add, r_del in product(range(grid.shape[1]), range(grid.shape[2])):

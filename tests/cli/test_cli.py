@@ -263,3 +263,20 @@ def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) ->
     attacked = Result.read("attack.json")
     assert attacked.split == trained.split
     assert attacked.score() == trained.score()
+
+
+def test_a_run_that_breaks_down_leaves_its_best_model(run: Run) -> None:
+    code, _, err = run(*TRAIN, "--lr", "1e30")
+    assert code == 1
+    assert "no longer finite" in err
+    assert "the parameters named below are in model.safetensors" in err
+    assert ep.load("model.safetensors").settings["K"] == 10
+
+
+def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> None:
+    run(*TRAIN, "--protocol", "as_released")
+    seen = Result.read("model.safetensors.json").split["test_nodes_seen"]
+    run("attack", "--model", "model.safetensors", "--attack", "DICE", "-e", "0.1", "--split-seed", "0")
+    assert Result.read("attack.json").split["test_nodes_seen"] == seen > 0
+    run("attack", "--model", "model.safetensors", "--attack", "DICE", "-e", "0.1", "--split-seed", "5")
+    assert Result.read("attack.json").split["test_nodes_seen"] > 0

@@ -61,9 +61,9 @@ def test_both_graphs_are_attacked_in_every_epoch_of_the_main_loop(self_training:
     assert len(attack.asked) == 12
     nodes = torch.arange(split.train.data.num_nodes) if self_training else split.train.nodes
     for (on_train, train_budget, _), (on_val, val_budget, _) in zip(attack.asked[::2], attack.asked[1::2], strict=True):
-        assert on_train.data is split.train.data
+        assert on_train.data.edge_index is split.train.data.edge_index
         assert torch.equal(on_train.nodes, nodes)
-        assert on_val.data is split.val.data
+        assert on_val.data.edge_index is split.val.data.edge_index
         assert torch.equal(on_val.nodes, split.val.nodes)
         assert torch.equal(on_val.labels, split.val.data.y[split.val.nodes])
         for target, budget in ((on_train, train_budget), (on_val, val_budget)):
@@ -174,6 +174,57 @@ def test_it_makes_a_model_sturdier() -> None:
     assert adversarial > regular + 0.03
 
 
+def test_a_users_own_model_takes_its_step_on_the_attacked_graph(split: Split) -> None:
+    row, col = split.train.data.edge_index
+    budget = Budget.from_epsilon(split.train.data, split.train.nodes, 0.2)
+    flips = split.train.data.edge_index[:, row < col][:, : budget.total]
+    flipped = replace(split, train=replace(split.train, data=ep.graph.flip_pairs(split.train.data, flips)))
+    options = {**SHORT, "warmup_epochs": 0, "max_epochs": 1}
+    models = []
+    for parts, threat in ((split, {"attack": Noting(asked=[]), "epsilon": 0.2}), (flipped, {}), (split, {})):
+        torch.manual_seed(0)
+        models.append(PyGGCN(21, 8, 2, 2))
+        ep.train(models[-1], parts, **threat, **options)  # type: ignore[arg-type]
+    attacked, by_hand, clean = ([parameter.detach() for parameter in model.parameters()] for model in models)
+    assert all(torch.allclose(one, two, atol=1e-6) for one, two in zip(attacked, by_hand, strict=True))
+    assert not all(torch.allclose(one, two, atol=1e-6) for one, two in zip(attacked, clean, strict=True))
+
+
+def test_attacks_have_random_choices_of_their_own(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each graph, in each epoch, and in each run."""
+    seeds: list[int] = []
+    find = Attack.find
+
+    def noting(self: Attack, *arguments: Any, generator: torch.Generator, **options: Any) -> Tensor:
+        seeds.append(generator.initial_seed())
+        return find(self, *arguments, generator=generator, **options)
+
+    monkeypatch.setattr(Attack, "find", noting)
+    for seed in (0, 1):
+        ep.train(build(), split, seed=seed, **AGAINST, **SHORT)
+    assert len(seeds) == len(set(seeds)) == 2 * 2 * 8
+
+
+@pytest.mark.parametrize("setting", ["inductive", "transductive"])
+def test_no_attack_sees_labels_that_training_does_not_know(setting: str, sbm: ep.graph.Data) -> None:
+    """DICE looks at labels of all nodes."""
+    split = getattr(ep.splits, setting)(sbm, seed=0)
+    hidden = torch.ones(sbm.num_nodes, dtype=torch.bool)
+    hidden[split.train.ids[split.train.nodes]] = False
+    hidden[split.val.ids[split.val.nodes]] = False
+    other = sbm.clone()
+    other.y = torch.where(hidden, 1 - sbm.y, sbm.y)
+    moved = replace(
+        split,
+        **{
+            name: replace(view, data=ep.graph.Data(x=view.data.x, edge_index=view.data.edge_index, y=other.y[view.ids]))
+            for name, view in (("train", split.train), ("val", split.val), ("test", split.test))
+        },
+    )
+    histories = [ep.train(build(), parts, attack=ep.attacks.DICE(), epsilon=0.2, **SHORT) for parts in (split, moved)]
+    assert histories[0].epochs == histories[1].epochs
+
+
 # Settings.
 
 
@@ -183,13 +234,42 @@ def test_the_budget_can_rise_slowly(split: Split) -> None:
     whole = Budget.from_epsilon(split.train.data, split.train.nodes, 0.4).total
     totals = [budget.total for _, budget, _ in attack.asked[::2]]
     assert totals == [round(whole / 4), round(whole / 2), round(whole * 3 / 4), whole, whole, whole]
+    # Epochs are compared by what the whole budget does.
+    on_val = Budget.from_epsilon(split.val.data, split.val.nodes, 0.4).total
+    assert {budget.total for _, budget, _ in attack.asked[1::2]} == {on_val}
 
 
-def test_validation_may_be_rarer(split: Split) -> None:
+def test_validation_may_be_rarer_but_not_of_the_last_epoch(split: Split) -> None:
     attack = Noting(asked=[])
     history = ep.train(build(), split, attack=attack, epsilon=0.2, validate_every=3, **SHORT)
-    assert len(attack.asked) == 6 + 2
-    assert [record.epoch for record in history.epochs if record.val_loss is not None and record.epoch >= 0] == [0, 3]
+    assert len(attack.asked) == 6 + 3
+    validated = [record.epoch for record in history.epochs if record.val_loss is not None and record.epoch >= 0]
+    assert validated == [0, 3, 5]
+    late = ep.train(build(), split, attack=attack, epsilon=0.2, validate_every=5, min_epochs=4, **SHORT)
+    assert late.best_epoch == 5
+
+
+def test_part_of_the_loss_may_be_that_of_the_clean_graph(split: Split) -> None:
+    """The first step's loss without dropout: a mean of the attacked and the clean one."""
+    losses_of = []
+    options = {**SHORT, "warmup_epochs": 0, "max_epochs": 1}
+    for share, epsilon in ((0.0, 0.4), (0.0, 0.0), (0.25, 0.4)):
+        model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8, "dropout": 0.0}, seed=0)
+        history = ep.train(model, split, attack=Noting(asked=[]), epsilon=epsilon, clean_share=share, **options)
+        losses_of.append(history.best.train_loss)
+    attacked, clean, both = losses_of
+    assert attacked != pytest.approx(clean)
+    assert both == pytest.approx(0.75 * attacked + 0.25 * clean)
+
+
+def test_clean_figures_are_those_of_the_clean_graph(split: Split) -> None:
+    model = build()
+    history = ep.train(model, split, attack=Noting(asked=[]), epsilon=0.4, **SHORT)
+    for view, name in ((split.train, "clean_train"), (split.val, "clean_val")):
+        logits, labels = ep.models.predict(model, view.data)[view.nodes], view.data.y[view.nodes]
+        loss = float(ep.losses.tanh_margin(logits, labels))
+        assert getattr(history.best, f"{name}_loss") == pytest.approx(loss, abs=1e-6)
+        assert getattr(history.best, f"{name}_accuracy") == pytest.approx(float(ep.losses.accuracy(logits, labels)))
 
 
 def test_a_warm_start_begins_at_the_last_flips(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +279,7 @@ def test_a_warm_start_begins_at_the_last_flips(split: Split, monkeypatch: pytest
 
     def noting(self: LRBCD, target: Target, budget: Budget, **options: Any) -> Tensor:
         result = run(self, target, budget, **options)
-        if target.data is split.train.data:
+        if target.data.edge_index is split.train.data.edge_index:
             starts.append(options.get("start"))
             found.append(result)
         return result
@@ -296,13 +376,34 @@ def test_a_preset_may_have_an_attack_of_its_own(split: Split) -> None:
         ({"warm_start": 1}, "expected warm_start to be True or False"),
         ({"min_epochs": 3000}, "expected min_epochs < max_epochs"),
         ({"label_models": 0}, "expected label_models to be a whole number >= 1"),
+        ({"seed": 1 << 40}, "expected seed < 4294967296"),
+        ({"attack": replace(ATTACK, block_size=2), "epsilon": 0.5}, "expected block_size >= twice the budget"),
     ],
 )
-def test_bad_settings_are_refused_before_anything_is_done(options: dict[str, Any], message: str, split: Split) -> None:
-    model, untouched = build(), build()
+@pytest.mark.parametrize("self_training", [False, True])
+def test_bad_settings_are_refused_before_anything_is_done(
+    options: dict[str, Any], message: str, self_training: bool, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_training(*_: object, **__: object) -> None:
+        raise AssertionError("trained")
+
+    monkeypatch.setattr("edgeproof.training.self_training.fit", no_training)
+    monkeypatch.setattr(loop, "_loop", no_training)
     with pytest.raises(ValueError, match=message):
-        ep.train(model, split, progress=False, **options)
-    assert same_state(model, untouched)
+        ep.train(build(), split, progress=False, self_training=self_training, **options)
+
+
+def test_a_model_that_ignores_edge_weights_is_refused_before_labelling(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf(PyGGCN):  # type: ignore[misc]
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+            logits: Tensor = super().forward(x, edge_index)
+            return logits
+
+    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="does not take an edge of weight 0 for no edge"):
+        ep.train(Deaf(21, 8, 2, 2), split, self_training=True, **AGAINST, **SHORT)
 
 
 def test_what_is_no_attack_is_refused(split: Split) -> None:
@@ -346,8 +447,10 @@ def test_too_little_memory_comes_with_advice(
         return run(self, *arguments, **options)
 
     monkeypatch.setattr(LRBCD, "run", limited)
-    with pytest.raises(torch.OutOfMemoryError, match=advice):
+    with pytest.raises(torch.OutOfMemoryError, match=advice) as caught:
         ep.train(build(), split, **AGAINST, **SHORT)
+    # What the failed try had allocated is not held while smaller blocks are tried.
+    assert caught.value.__context__ is None
 
 
 def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
@@ -429,3 +532,52 @@ def test_a_checkpoint_of_another_threat_is_refused(split: Split, tmp_path: Path)
     ep.train(build(), split, checkpoint=path, **AGAINST, **SHORT)
     with pytest.raises(ValueError, match="belongs to another run, with threat"):
         ep.train(build(), split, checkpoint=path, **{**AGAINST, "epsilon": 0.2}, **SHORT)
+    path.unlink()
+    given = [ep.attacks.GivenFlips(flips=torch.tensor([[node], [node + 1]])) for node in (0, 5)]
+    ep.train(build(), split, checkpoint=path, attack=given[0], epsilon=0.2, **SHORT)
+    with pytest.raises(ValueError, match="belongs to another run, with threat"):
+        ep.train(build(), split, checkpoint=path, attack=given[1], epsilon=0.2, **SHORT)
+
+
+@pytest.mark.parametrize("validate_every", [1, 5])
+def test_parameters_that_are_no_numbers_end_the_run_with_the_last_good_state(
+    validate_every: int, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss was finite, the step was not: no attack may stumble over it first."""
+    step, steps = torch.optim.Adam.step, []
+
+    def breaking(self: torch.optim.Adam, *arguments: Any) -> Any:
+        steps.append(step(self, *arguments))
+        if len(steps) == 6:
+            with torch.no_grad():
+                self.param_groups[0]["params"][0].fill_(float("nan"))
+        return steps[-1]
+
+    monkeypatch.setattr(torch.optim.Adam, "step", breaking)
+    model = build()
+    with pytest.raises(FloatingPointError, match=r"no longer finite in epoch 3 \(parameters nan\).*of its best epoch"):
+        ep.train(model, split, validate_every=validate_every, **AGAINST, **SHORT)
+    assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+
+
+def test_a_resumed_run_still_knows_what_it_started_with(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, untouched = tmp_path / "run.checkpoint", build()
+
+    def interrupted(record: ep.training.Epoch) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "_describe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ep.train(build(), split, checkpoint=path, checkpoint_every=1, **SHORT)
+    monkeypatch.undo()
+
+    def broken(logits: Tensor, labels: Tensor) -> Tensor:
+        return logits.sum() * float("nan")
+
+    monkeypatch.setitem(ep.losses._LOSSES, "cross_entropy", broken)
+    model = build()
+    with pytest.raises(FloatingPointError, match="the parameters it started with"):
+        ep.train(model, split, checkpoint=path, checkpoint_every=1, **SHORT)
+    assert same_state(model, untouched)

@@ -41,8 +41,10 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
     expected = float((found.labels[train.unlabeled] == train.data.y[train.unlabeled]).double().mean())
     assert found.accuracy == expected > 0.8
     # The model that answered is that of the seed, trained with cross-entropy and without weight decay.
-    labeller = another(model, seed=0)
-    history = ep.train(labeller, split, loss="cross_entropy", weight_decay=0.0, warmup_epochs=0, **SHORT)
+    labeller = another(model, seed=1_000_000)
+    history = ep.train(
+        labeller, split, loss="cross_entropy", weight_decay=0.0, warmup_epochs=0, seed=1_000_000, **SHORT
+    )
     logits = ep.models.predict(labeller, train.data)
     assert torch.equal(found.labels[train.unlabeled], logits.argmax(dim=1)[train.unlabeled])
     assert torch.allclose(at_others, logits.softmax(dim=1).amax(dim=1)[train.unlabeled])
@@ -90,6 +92,44 @@ def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.Monke
     mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 2)]).mean(0)
     assert torch.equal(found.labels[split.train.unlabeled], mean.argmax(dim=1)[split.train.unlabeled])
     assert len({history.config.seed for history in found.histories}) == 3
+
+
+def test_label_models_have_settings_of_their_own(split: Split) -> None:
+    found = pseudo_labels(
+        build(),
+        split,
+        label_models=2,
+        label_weight_decay=0.3,
+        averaging=0.9,
+        warm_start=True,
+        loss="tanh_margin",
+        **SHORT,
+    )
+    for index, history in enumerate(found.histories):
+        config = history.config
+        assert (config.loss, config.weight_decay, config.averaging, config.warmup_epochs) == (
+            "cross_entropy",
+            0.3,
+            0.0,
+            0,
+        )
+        assert not config.warm_start
+        assert config.seed == 1_000_000 + index
+
+
+@pytest.mark.parametrize(("lead", "voters"), [(0.05, (0, 1)), (0.15, (0,))])
+def test_ten_points_behind_the_best_there_is_no_vote(
+    lead: float, voters: tuple[int, ...], split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([0.8, 0.8 - lead, 0.8, 0.8, 0.8])
+    monkeypatch.setattr(losses, "accuracy", lambda *_: torch.tensor(next(accuracies, 0.8)))
+    monkeypatch.setattr(self_training, "fit", lambda *_, **__: None)
+    assert (
+        self_training.vote(
+            build(), split, TrainConfig(label_models=2), checkpoint=None, checkpoint_every=1, show=False
+        ).voters
+        == voters
+    )
 
 
 def test_labels_no_better_than_chance_come_with_a_warning(split: Split) -> None:

@@ -88,6 +88,9 @@ class Attack(ABC):
     def num_steps(self, budget: Budget) -> int:
         """How many steps :meth:`run` makes at most."""
 
+    def check(self, target: Target, budget: Budget) -> None:  # noqa: B027
+        """Raise if the settings do not fit what is to be attacked; called before :meth:`run`."""
+
     def for_training(self) -> Attack:
         """The same attack as adversarial training uses it: cheaper where the paper made it cheaper."""
         return self
@@ -184,6 +187,7 @@ class Attack(ABC):
         if not (budget.total and num_usable_pairs(target.num_nodes, budget)):
             nothing: Tensor = target.data.edge_index.new_empty(2, 0)
             return nothing
+        self.check(target, budget)
         if start is None:
             found = self.run(target, budget, generator=generator, watch=watch)
         elif isinstance(self, WarmStarting):

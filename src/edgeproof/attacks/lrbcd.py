@@ -59,14 +59,15 @@ class LRBCD(WarmStarting):
         """20 larger steps on blocks of a million pairs."""
         return replace(self, steps=20, block_size=1_000_000, lr=2000.0)
 
+    def check(self, target: Target, budget: Budget) -> None:
+        check_block_size(self.block_size, target, budget)
+
     def num_steps(self, budget: Budget) -> int:
         return self.steps
 
     def run(
         self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
     ) -> Tensor:
-        check_block_size(self.block_size, target, budget)
-
         def redraw(block: Block) -> Block:
             return resample(block, self.block_size, generator=generator)
 

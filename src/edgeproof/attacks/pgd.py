@@ -52,6 +52,14 @@ class PGD(WarmStarting):
         """10 steps."""
         return replace(self, steps=10)
 
+    def check(self, target: Target, budget: Budget) -> None:
+        pairs = num_usable_pairs(target.num_nodes, budget)
+        if pairs > _MOST_PAIRS:
+            raise ValueError(
+                f"expected a graph with at most {_MOST_PAIRS:,} pairs of nodes, for PGD holds a weight for each, got "
+                f"{pairs:,}: use PRBCD or LRBCD"
+            )
+
     def num_steps(self, budget: Budget) -> int:
         return self.steps
 
@@ -59,11 +67,6 @@ class PGD(WarmStarting):
         self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
     ) -> Tensor:
         pairs = num_usable_pairs(target.num_nodes, budget)
-        if pairs > _MOST_PAIRS:
-            raise ValueError(
-                f"expected a graph with at most {_MOST_PAIRS:,} pairs of nodes, for PGD holds a weight for each, got "
-                f"{pairs:,}: use PRBCD or LRBCD"
-            )
         block = ascend(
             target,
             first_block(target, budget, max(pairs, 2), start, generator=generator),

@@ -68,13 +68,15 @@ class PRBCD(WarmStarting):
         """20 steps on blocks of a million pairs, and no going back."""
         return replace(self, steps=20, fine_tune_steps=0, block_size=1_000_000, keep_best=False)
 
+    def check(self, target: Target, budget: Budget) -> None:
+        check_block_size(self.block_size, target, budget)
+
     def num_steps(self, budget: Budget) -> int:
         return self.steps + self.fine_tune_steps
 
     def run(
         self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
     ) -> Tensor:
-        check_block_size(self.block_size, target, budget)
         n, pairs = target.num_nodes, num_pairs(target.num_nodes)
         lr = self.lr * max(math.log2(pairs / self.block_size), 1.0) * budget.total / (2 * n)
         block = first_block(target, budget, self.block_size, start, generator=generator)

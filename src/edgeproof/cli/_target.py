@@ -62,12 +62,14 @@ class Aim:
         split: whose test nodes are meant.
         dataset: the graph's name.
         training: how the model was trained, as far as its result file says.
+        seen: how many of the test nodes it has seen in training or validation; none where that is not known.
     """
 
     model: nn.Module
     split: Split
     dataset: str
     training: dict[str, Any]
+    seen: int | None
 
 
 def check_aim(model: str, dataset: str | None, split: str | None, epsilons: list[float]) -> Result | None:
@@ -110,9 +112,20 @@ def take_aim(
         parts = _split(
             ep.datasets.load(name, root), split or str(trained.get("setting", "inductive")), "released", seed
         )
+    seen = None if known is None or known.dataset != name else _num_seen(known, parts, root)
     parts = parts.to(device)
     _check_fits(network, parts.test.data)
-    return Aim(network, parts, name, known.training if known is not None else {})
+    return Aim(network, parts, name, known.training if known is not None else {}, seen)
+
+
+def _num_seen(known: Result, parts: Split, root: Path | None) -> int | None:
+    """How many of the test nodes the model has seen in training or validation; none if its split cannot be had any more."""
+    try:
+        trained_on = _as_trained(known, root)
+    except ValueError:
+        return None
+    seen = torch.cat([trained_on.train.ids, trained_on.val.ids])
+    return int(torch.isin(parts.test.ids[parts.test.nodes], seen).sum())
 
 
 def _as_trained(known: Result, root: Path | None) -> Split:
@@ -157,7 +170,7 @@ def result_of(
     return Result(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=aim.dataset,
-        split=describe_split(aim.split),
+        split={**describe_split(aim.split), "test_nodes_seen": aim.seen},
         model=describe_model(aim.model),
         training=aim.training,
         seed=seed,

@@ -23,9 +23,10 @@ from edgeproof.evaluation import clean_scores
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, TrainConfig, remove_checkpoints
-from edgeproof.training.adversarial import make_threat
+from edgeproof.training.adversarial import check_warm_start, make_threat
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
+from edgeproof.training.self_training import label_files
 
 
 def train(
@@ -158,7 +159,7 @@ def train(
         against = ep.attacks.build(attack, {**asdict(usual), **parse_settings(attack_setting or [])})
     elif attack_setting:
         raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
-    make_threat(against, epsilon, local, count, chosen.threat)
+    check_warm_start(chosen.config.warm_start, make_threat(against, epsilon, local, count, chosen.threat))
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
 
@@ -179,8 +180,14 @@ def train(
             progress=not quiet,
             **given,
         )
+    except FloatingPointError:
+        # What is left of the run is not lost.
+        ep.save(network, out)
+        message = f"the parameters named below are in {out}"
+        Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
+        raise
     except KeyboardInterrupt:
-        if checkpoint.exists():
+        if checkpoint.exists() or label_files(checkpoint):
             message = f"interrupted; the same command goes on from {checkpoint}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise

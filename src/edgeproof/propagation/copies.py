@@ -78,6 +78,8 @@ class Copies:
             try:
                 far = (self.logits(encoded, sets) - expected).abs().max()
                 near = bool(far <= tolerance * expected.abs().max() + 1e-12)
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError:
                 # Something in the model has the size of the graph.
                 near = False

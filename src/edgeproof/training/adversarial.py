@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof.attacks.base import Attack, make_target
+from edgeproof._tensors import fingerprint
+from edgeproof.attacks.base import Attack, WarmStarting, make_target
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
 from edgeproof.budget import Budget, check_epsilon
@@ -41,6 +42,12 @@ class Threat:
         # Training and validation graph differ, so a budget for each node by name would fit only one of them.
         if self.local is not None and not isinstance(self.local, Real):
             raise ValueError(f"expected local as a share of each node's degree, got {type(self.local).__name__}")
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells this threat from any other: its settings, and what its tensors hold."""
+        tensors = (value for value in vars(self.attack).values() if isinstance(value, Tensor))
+        return [repr(self), fingerprint(tensors)]
 
     def budget(self, data: Data, nodes: Tensor) -> Budget:
         """What the adversary may change in this graph."""
@@ -74,6 +81,12 @@ def make_threat(
     return Threat(attack, epsilon, local, count)
 
 
+def check_warm_start(wanted: bool, threat: Threat | None) -> None:
+    """Raise if an attack shall begin at its last flips that cannot."""
+    if wanted and (threat is None or not isinstance(threat.attack, WarmStarting)):
+        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
+
+
 class Adversary:
     """A threat to one model on one graph.
 
@@ -90,8 +103,17 @@ class Adversary:
 
     def __init__(self, threat: Threat, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, seed: int) -> None:
         self.attack, self.seed = threat.attack, seed
-        self.target = make_target(model, data, nodes, labels, backend=None)
+        # An adversary knows no more labels than training does: some attacks look at those of other nodes.
+        known = torch.full_like(data.y, -1).index_copy_(0, nodes, labels)
+        self.target = make_target(
+            model, Data(x=data.x, edge_index=data.edge_index, y=known), nodes, labels, backend=None
+        )
         self.budget = threat.budget(data, nodes)
+        self.attack.check(self.target, self.budget)
+        loss = getattr(self.attack, "loss", None)
+        if isinstance(loss, str):
+            # This is where a model turns out to be none that can be attacked.
+            self.target.engine(loss)
 
     def find(self, epoch: int, share: float, watch: Watch, start: Tensor | None = None) -> Tensor:
         """Flips against the model as it is.
@@ -109,7 +131,9 @@ class Adversary:
         try:
             return self.attack.find(self.target, budget, generator=generator, watch=watch, start=start)
         except torch.OutOfMemoryError as error:
-            raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._advice(budget)}") from error
+            reason = str(error)
+        # Outside the handler, which would hold on to all that the failed try had allocated.
+        raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._advice(budget)} ({reason})")
 
     def _advice(self, budget: Budget) -> str:
         """The largest block, by halving, with which the attack was seen to fit."""

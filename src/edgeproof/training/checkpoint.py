@@ -1,4 +1,4 @@
-"""The whole state of a training run on disk, so that it goes on to the bit-identical end."""
+"""The whole state of a training run on disk, so that it goes on to the same end (bit by bit on a CPU)."""
 
 from __future__ import annotations
 

@@ -8,6 +8,9 @@ from typing import TypedDict
 
 from edgeproof import losses
 
+# Every epoch of every run has a seed of its own, and all of them fit into 64 bits.
+_MOST_SEEDS = 1 << 32
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -21,8 +24,10 @@ class TrainConfig:
         max_epochs: most epochs of the main loop.
         min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience.
         patience: epochs without a better validation loss after which training stops.
-        validate_every: epochs between validations, each of them under attack in adversarial training.
-        epsilon_warmup: epochs in which the adversary's budget rises from nothing to all of it.
+        validate_every: epochs between validations, each of them under attack in adversarial training; the last epoch is
+            validated always.
+        epsilon_warmup: epochs in which the budget of the attack on the training graph rises from nothing to all of it;
+            validation has all of it.
         warm_start: whether the attack on the training graph begins at its last flips; with an attack of one step this is
             "free" adversarial training.
         clean_share: how much of the loss in adversarial training is that on the clean graph.
@@ -75,6 +80,8 @@ class TrainConfig:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
         if not isinstance(self.warm_start, bool):
             raise ValueError(f"expected warm_start to be True or False, got {self.warm_start!r}")
+        if self.seed >= _MOST_SEEDS:
+            raise ValueError(f"expected seed < {_MOST_SEEDS}, got {self.seed}")
         if self.min_epochs >= self.max_epochs:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
 

@@ -10,16 +10,16 @@ from torch import nn
 from typing_extensions import Unpack
 
 from edgeproof._files import check_writable
-from edgeproof.attacks.base import Attack, WarmStarting
+from edgeproof.attacks.base import Attack
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
 from edgeproof.splits import Split
-from edgeproof.training.adversarial import make_threat
+from edgeproof.training.adversarial import Adversary, Threat, check_warm_start, make_threat
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History
 from edgeproof.training.loop import fit
 from edgeproof.training.presets import configure
-from edgeproof.training.self_training import PseudoLabels, label_files, vote
+from edgeproof.training.self_training import PseudoLabels, check_unlabeled, label_files, vote
 
 
 def train(
@@ -58,7 +58,7 @@ def train(
         preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and self-training of its own and
             which our measurements favour; or settings as a :class:`TrainConfig`.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
-            as if it had never stopped.
+            as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
         settings: what differs from the preset; see :class:`TrainConfig`.
@@ -85,8 +85,7 @@ def train(
     chosen = configure(preset, settings)
     config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
     self_training = chosen.self_training if self_training is None else self_training
-    if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
-        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
+    check_warm_start(config.warm_start, threat)
     if checkpoint_every < 1:
         raise ValueError(f"expected checkpoint_every >= 1, got {checkpoint_every}")
     if not isinstance(self_training, (bool, PseudoLabels)):
@@ -97,12 +96,15 @@ def train(
         check_writable(file)
 
     known = self_training if isinstance(self_training, PseudoLabels) else None
+    if known is not None:
+        _check_labels(known, split)
     if self_training is True:
+        check_unlabeled(split)
+        _check_threat(model, split, threat)
         known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
-        _check_labels(known, split)
     history = fit(
         model,
         split,
@@ -157,6 +159,16 @@ def remove_checkpoints(checkpoint: str | Path) -> None:
     file = Path(checkpoint)
     for path in (file, *label_files(file)):
         path.unlink(missing_ok=True)
+
+
+def _check_threat(model: nn.Module, split: Split, threat: Threat | None) -> None:
+    """Raise now for an attack that could not be run after all labelling."""
+    if threat is None:
+        return
+    for view, nodes in ((split.train, torch.arange(split.train.data.x.size(0))), (split.val, split.val.nodes)):
+        nodes = nodes.to(view.data.x.device)
+        # Any labels do: the attack is made ready, not run.
+        Adversary(threat, model, view.data, nodes, torch.zeros_like(nodes), seed=0)
 
 
 def _check_labels(known: PseudoLabels, split: Split) -> None:

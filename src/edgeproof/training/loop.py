@@ -54,7 +54,7 @@ def fit(
             "initial parameters": fingerprint(model.state_dict().values()),
             "split": split.fingerprint,
             "training nodes and labels": fingerprint([nodes, labels]),
-            "threat": repr(threat),
+            "threat": None if threat is None else threat.identity,
             "device": next(model.parameters()).device.type,
         }
         file = Checkpoint(checkpoint, run, checkpoint_every)
@@ -63,10 +63,10 @@ def fit(
     val = Stage(judged, split.val.data, split.val.nodes, split.val.data.y[split.val.nodes], threat, 2 * config.seed + 1)
 
     with _seeded(config.seed, model):
-        state = RunState(next_epoch=-config.warmup_epochs)
+        state, initial = RunState(next_epoch=-config.warmup_epochs), _copy(model)
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer, average)
-        _loop(train, val, config, optimizer, average, state, file, show=show)
+        _loop(train, val, config, optimizer, average, state, initial, file, show=show)
 
     assert state.best_epoch is not None
     assert state.stopped is not None
@@ -82,13 +82,14 @@ def _loop(
     optimizer: torch.optim.Optimizer,
     average: AveragedModel | None,
     state: RunState,
+    initial: dict[str, Tensor],
     file: Checkpoint | None,
     *,
     show: bool,
 ) -> None:
     """Run all epochs that remain, keeping ``state`` up to date; ends with the best parameters (paper, Algorithm 2)."""
     model = train.model
-    good = _LastGood(model, _copy(model), state, config)
+    good = _LastGood(model, initial, state, config)
     started = time.perf_counter() - state.seconds
     total = config.warmup_epochs + config.max_epochs
     with progress_bar(type(model).__name__, total, show=show) as advance:
@@ -113,6 +114,7 @@ def _loop(
             good.check(epoch, measured)
             train_loss.backward()
             optimizer.step()
+            good.check(epoch, {"parameters": torch.stack([value.detach().sum() for value in model.parameters()]).sum()})
             if average is not None:
                 average.update_parameters(model)
             watch.lap("step")
@@ -120,13 +122,14 @@ def _loop(
             # Attack the validation graph, and see how the model does there (Alg. 2, l. 9).
             model.eval()
             val.model.eval()
-            validated = epoch % config.validate_every == 0
+            validated = epoch % config.validate_every == 0 or epoch == config.max_epochs - 1
             if validated:
                 if train.adversary is not None:
                     measured |= _measure("clean_train", train, loss) | _measure("clean_val", val, loss)
                     good.check(epoch, measured)
                     watch.lap("validation")
-                measured |= _measure("val", val, loss, val.attacked(epoch, share, watch))
+                # With the whole budget, so that epochs compare.
+                measured |= _measure("val", val, loss, val.attacked(epoch, float(not warming_up), watch))
                 good.check(epoch, measured)
                 watch.lap("validation")
             record = _record(epoch, measured, val.model)

@@ -20,6 +20,8 @@ from edgeproof.training.loop import fit
 
 # A model whose validation accuracy is further below that of the best has failed, and has no vote.
 _FAILED = 0.1
+# Seeds of label models are far from those of final ones, which would otherwise begin with the same parameters.
+_LABELLING = 1_000_000
 # A label model has to do better than this many times the answer that is right most often.
 _BETTER_THAN_CHANCE = 1.5
 
@@ -64,8 +66,7 @@ def vote(
         checkpoint_every: epochs between two checkpoints.
         show: whether to draw progress bars.
     """
-    if not split.train.unlabeled.numel():
-        raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
+    check_unlabeled(split)
     config = replace(
         config,
         loss="cross_entropy",
@@ -77,12 +78,13 @@ def vote(
     known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
     answers, accuracies, histories = [], [], []
     for index in range(config.label_models):
-        labeller = another(model, seed=config.seed + index)
+        seed = config.seed + _LABELLING + index
+        labeller = another(model, seed)
         histories.append(
             fit(
                 labeller,
                 split,
-                replace(config, seed=config.seed + index),
+                replace(config, seed=seed),
                 nodes=known,
                 labels=truth[known],
                 threat=None,
@@ -114,9 +116,15 @@ def vote(
             f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
             f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed, "
             "or label_models=5, which leaves out models that failed",
-            stacklevel=4,
+            stacklevel=3,
         )
     return result
+
+
+def check_unlabeled(split: Split) -> None:
+    """Raise unless there are nodes to label."""
+    if not split.train.unlabeled.numel():
+        raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
 
 
 def label_files(checkpoint: Path) -> list[Path]:
