@@ -68,6 +68,21 @@ class Certificate:
         added, deleted = counts[:, 1:, 0].sum(dim=1), counts[:, 0, 1:].sum(dim=1)
         return float(added.double().mean()), float(deleted.double().mean())
 
+    def plot(self, path: str | Path) -> None:
+        """A heatmap of the certified accuracy, or share of nodes where there are no labels, by both radii, as an image file."""
+        # Drawing is no part of certifying, and takes its time to import.
+        from matplotlib.figure import Figure
+
+        shares = (self.grid if self.labels is None else self.grid & self._correct()[:, None, None]).double().mean(dim=0)
+        figure = Figure(figsize=(5, 3.5), layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(100 * shares, origin="lower", aspect="auto", cmap="viridis", vmin=0, vmax=100)
+        axes.set_xlabel("deleted edges")
+        axes.set_ylabel("added edges")
+        title = "certified accuracy, %" if self.labels is not None else "certified nodes, %"
+        figure.colorbar(image, ax=axes, label=title)
+        figure.savefig(path, dpi=150)
+
     def save(self, path: str | Path) -> None:
         """Write it; the file appears whole or not at all."""
         tensors = {"prediction": self.prediction, "grid": self.grid, "p_lower": self.p_lower, "p_upper": self.p_upper}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from edgeproof._version import __version__
-from edgeproof.cli import attack, datasets, demo, evaluate, info, train
+from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, train
 
 app = typer.Typer(
     name="edgeproof",
@@ -25,6 +25,7 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
+app.command("certify")(certify.certify)
 app.command("datasets")(datasets.datasets)
 app.command("info")(info.info)
 

@@ -1,0 +1,106 @@
+"""``edgeproof certify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import edgeproof as ep
+from edgeproof._files import check_writable
+from edgeproof.certificates.regions import Noise
+from edgeproof.cli._options import Device, Quiet, Root, parse_device
+from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_aim, result_of, take_aim
+from edgeproof.result import Score
+
+_SHOWN = 8
+
+
+def certify(
+    model: Model,
+    p_add: Annotated[float, typer.Option(help="Noise: probability that a pair that is no edge is added.")] = 0.01,
+    p_del: Annotated[float, typer.Option(help="Noise: probability that an edge is deleted.")] = 0.6,
+    samples: Annotated[int, typer.Option(help="Random graphs that bound probabilities.")] = 100_000,
+    choosing_samples: Annotated[int, typer.Option(help="Random graphs, others, that choose each node's class.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="How often a node's statement may be wrong.")] = 0.05,
+    dataset: Dataset = None,
+    split: SplitName = None,
+    split_seed: SplitSeed = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the certificate goes; the result goes beside it, with .json added.")
+    ] = Path("certificate.safetensors"),
+    memory: Annotated[float | None, typer.Option(help="Gigabytes that a batch of random graphs may take.")] = None,
+    seed: Annotated[int, typer.Option(help="Which random graphs; use different ones on different machines.")] = 0,
+    root: Root = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Certify a model's answers at its test nodes: which added and deleted edges cannot change them, whoever chooses them.
+
+    The answers are those of the smoothed model, which asks the model about many random graphs around the one at hand. An
+    interrupted run goes on where it stopped when the same command is given again.
+
+    Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
+    """
+    place = parse_device(device)
+    smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
+    needed = ep.certificates.samples_needed(Noise(p_add, p_del), alpha, 2) if 0 < alpha < 1 else 0
+    if samples < needed:
+        raise ValueError(f"expected at least {needed} samples to certify anything at alpha={alpha}, got {samples}")
+    result_file, votes = (out.with_name(out.name + ending) for ending in (".json", ".votes"))
+    for path in (out, result_file, votes):
+        check_writable(path)
+    known = check_aim(model, dataset, split, [])
+    aim = take_aim(model, dataset, split, split_seed, known, root, place)
+    view = aim.split.test
+    certificate = smoothing.certify(
+        aim.model,
+        view.data,
+        view.nodes,
+        samples,
+        alpha,
+        seed,
+        choosing_samples=choosing_samples,
+        memory=memory,
+        checkpoint=votes,
+        progress=not quiet,
+    )
+    certificate.save(out)
+    radii = [(r_add, 0) for r_add in range(certificate.grid.size(1))]
+    radii += [(0, r_del) for r_del in range(1, certificate.grid.size(2))]
+    added, deleted = certificate.average_certifiable_radius
+    result_of(
+        aim,
+        seed,
+        place,
+        scores=tuple(
+            Score("test", f"certified, {r_add} added, {r_del} deleted", 0.0, certificate.accuracy(r_add, r_del))
+            for r_add, r_del in radii
+        ),
+        threat={
+            "p_add": p_add,
+            "p_del": p_del,
+            "samples": samples,
+            "choosing_samples": choosing_samples,
+            "alpha": alpha,
+            "average_certifiable_radius": {"added": added, "deleted": deleted},
+        },
+    ).write(result_file)
+    votes.unlink(missing_ok=True)
+    table = Table(title=f"Certified accuracy, {aim.dataset}: added edges down, deleted edges across")
+    columns = range(min(_SHOWN, certificate.grid.size(2)))
+    for title in ("", *map(str, columns)):
+        table.add_column(title, justify="right")
+    for r_add in range(min(_SHOWN, certificate.grid.size(1))):
+        table.add_row(str(r_add), *(f"{certificate.accuracy(r_add, r_del):.1%}" for r_del in columns))
+    Console().print(table)
+    Console().print(
+        f"abstained at {int(certificate.abstained.sum())} of {certificate.prediction.numel()} nodes   "
+        f"certificate: {out}   result: {result_file}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import edgeproof as ep
+from edgeproof.certificates import Certificate
+from edgeproof.result import Result
+
+Run = Callable[..., tuple[int, str, str]]
+TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "30", "--device", "cpu", "-q")
+CERTIFY = (
+    "certify",
+    "--model",
+    "model.safetensors",
+    "--samples",
+    "300",
+    "--choosing-samples",
+    "20",
+    "--p-add",
+    "0.001",
+)
+
+
+def test_a_trained_model_is_certified(run: Run) -> None:
+    assert run(*TRAIN)[0] == 0
+    code, out, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "3")
+    assert code == 0, err
+    assert "Certified accuracy, csbm" in out
+    certificate, result = Certificate.load("certificate.safetensors"), Result.read("certificate.safetensors.json")
+    assert (certificate.p_add, certificate.p_del, certificate.samples) == (0.001, 0.4, 300)
+    assert result.score("test", "certified, 0 added, 1 deleted") == certificate.accuracy(0, 1)
+    assert result.threat["average_certifiable_radius"]["deleted"] == certificate.average_certifiable_radius[1]
+    split = ep.splits.inductive(ep.datasets.load("csbm"), 0)
+    again = ep.certificates.SparseSmoothing(0.001, 0.4).certify(
+        ep.load("model.safetensors"),
+        split.test.data,
+        split.test.nodes,
+        300,
+        seed=3,
+        choosing_samples=20,
+        progress=False,
+    )
+    assert (again.grid == certificate.grid).all()
+    assert not Path("certificate.safetensors.votes").exists()
+    certificate.plot("grid.png")
+    assert Path("grid.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--p-del", "1.5"), "expected 0 <= p_del < 1, got 1.5"),
+        (("--samples", "2"), "samples to certify anything"),
+        (("--alpha", "2"), "expected 0 < alpha < 1"),
+        (("--out", "/dev/null/x"), "cannot write /dev/null/x"),
+    ],
+)
+def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    run(*TRAIN)
+    code, _, err = run(*CERTIFY, *arguments)
+    assert code == 1
+    assert message in err
