@@ -122,7 +122,7 @@ OPTIONS = {
     "greedy-1.5": _greedy("... ε = 1.5, twice the degree", 1.5, 2.0),
     "greedy-1.5-drop": _greedy("... and dropout 0.8, weight decay 0.005", 1.5, 2.0, dropout=0.8, weight_decay=5e-3),
     "greedy-0.5-drop": _greedy("... with ε = 0.5, the degree", 0.5, 1.0, dropout=0.8, weight_decay=5e-3),
-    "sturdy": Way("the preset `sturdy`, dropout 0.8", model_settings={"dropout": 0.8}, preset="sturdy"),
+    "sturdy": Way("the preset `sturdy`", model_settings={"init": "ppr", "alpha": 0.9, "dropout": 0.5}, preset="sturdy"),
     "greedy-1.5-clean": _greedy("... and half of the loss on the clean graph", 1.5, 2.0, clean_share=0.5),
     "greedy-1.5-average": _greedy("... and parameters averaged (0.95)", 1.5, 2.0, averaging=0.95),
     "greedy-1.5-slow": _greedy("... and the budget rises over 50 epochs", 1.5, 2.0, epsilon_warmup=50),

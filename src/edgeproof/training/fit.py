@@ -55,8 +55,8 @@ def train(
         self_training: whether other models of the same kind label the unlabelled nodes first, so that all nodes of the
             training graph count; or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it: with
             ``"paper"`` no.
-        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and self-training of its own and
-            which our measurements favour; or settings as a :class:`TrainConfig`.
+        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and self-training of its own; or
+            settings as a :class:`TrainConfig`.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.

@@ -32,7 +32,7 @@ PRESETS = {
     "sturdy": Preset(
         "self-training against a much larger budget than any that is evaluated, with stronger regularisation",
         TrainConfig(
-            weight_decay=5e-3,
+            weight_decay=2e-2,
             min_epochs=50,
             max_epochs=300,
             patience=100,
