@@ -276,7 +276,7 @@ def speed(
     rows = []
     for name in ("lrbcd", "GPRGNN-PRBCD", "greedy-1.5"):
         way = WAYS[name]
-        rows.append(epoch_time(f"Citeseer, {way.about}", way, split, labels, fresh("GPRGNN", data, device), epochs))
+        rows.append(epoch_time(f"Citeseer, `{name}`", way, split, labels, fresh("GPRGNN", data, device), epochs))
     if large:
         graph = arxiv_sized(torch.device(device))
         parts = ep.splits.inductive(graph, 0, train_per_class=2000, val_per_class=500).to(device)

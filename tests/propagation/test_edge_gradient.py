@@ -499,3 +499,15 @@ def test_many_sets_of_flips_side_by_side(name: str, sbm: Data, monkeypatch: pyte
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)
         alone = engine.logits(sets[2], torch.ones(30, dtype=torch.float64))
         torch.testing.assert_close(alone, expected[2], rtol=1e-9, atol=1e-9)
+
+
+def test_many_numbers_are_put_together_call_by_call_to_the_same_effect(
+    double: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ep.models.build("GPRGNN", double.num_features, 3, seed=0).double().eval()
+    pairs = torch.tensor([[0, 1, 3], [4, 2, 6]])
+    at_once = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
+    monkeypatch.setattr("edgeproof.propagation.pair_scores._SMALL", 0)
+    one_by_one = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
+    assert torch.allclose(at_once, one_by_one, rtol=1e-12, atol=0)
+    assert bool(at_once.any())
