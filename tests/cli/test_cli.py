@@ -280,3 +280,10 @@ def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> Non
     assert Result.read("attack.json").split["test_nodes_seen"] == seen > 0
     run("attack", "--model", "model.safetensors", "--attack", "DICE", "-e", "0.1", "--split-seed", "5")
     assert Result.read("attack.json").split["test_nodes_seen"] > 0
+
+
+def test_labels_of_no_worth_are_one_line_and_in_the_result(run: Run) -> None:
+    code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
+    assert code == 0
+    assert err.startswith("warning: the model that labels unlabelled nodes has an accuracy of")
+    assert "little better than a constant answer" in Result.read("model.safetensors.json").warnings[0]

@@ -15,7 +15,7 @@ from torch_geometric.nn.models import GCN as PyGGCN
 import edgeproof as ep
 from edgeproof import losses
 from edgeproof.splits import Split
-from edgeproof.training import TrainConfig, pseudo_labels, self_training
+from edgeproof.training import LabelWarning, TrainConfig, pseudo_labels, self_training
 from edgeproof.training.self_training import another
 
 SHORT: dict[str, Any] = {"max_epochs": 60, "patience": 60, "progress": False}
@@ -133,8 +133,10 @@ def test_ten_points_behind_the_best_there_is_no_vote(
 
 
 def test_labels_no_better_than_chance_come_with_a_warning(split: Split) -> None:
-    with pytest.warns(UserWarning, match="little better than a constant answer"):
-        pseudo_labels(build(), split, max_epochs=1, lr=0.0, progress=False)
+    with pytest.warns(LabelWarning, match="little better than a constant answer") as caught:
+        found = pseudo_labels(build(), split, max_epochs=1, lr=0.0, progress=False)
+    assert found.doubt == str(caught[0].message)
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pseudo_labels(build(), split, **SHORT)

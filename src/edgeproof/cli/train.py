@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -22,7 +23,7 @@ from edgeproof.cli._target import Count, Local
 from edgeproof.evaluation import clean_scores
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
-from edgeproof.training import PRESETS, TrainConfig, remove_checkpoints
+from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
 from edgeproof.training.adversarial import check_warm_start, make_threat
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
@@ -167,19 +168,22 @@ def train(
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
     parts = splitter(graph).to(place)
     try:
-        history = ep.train(
-            network,
-            parts,
-            attack=against,
-            epsilon=epsilon,
-            local=local,
-            count=count,
-            self_training=self_training,
-            preset=preset,
-            checkpoint=checkpoint,
-            progress=not quiet,
-            **given,
-        )
+        with warnings.catch_warnings():
+            # Shown below, and kept in the result.
+            warnings.simplefilter("ignore", LabelWarning)
+            history = ep.train(
+                network,
+                parts,
+                attack=against,
+                epsilon=epsilon,
+                local=local,
+                count=count,
+                self_training=self_training,
+                preset=preset,
+                checkpoint=checkpoint,
+                progress=not quiet,
+                **given,
+            )
     except FloatingPointError:
         # What is left of the run is not lost.
         ep.save(network, out)
@@ -191,6 +195,7 @@ def train(
             message = f"interrupted; the same command goes on from {checkpoint}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
+    doubt = history.pseudo_labels.doubt if history.pseudo_labels is not None else None
     result = Result(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=dataset,
@@ -200,11 +205,14 @@ def train(
         seed=seed,
         scores=clean_scores(network, parts),
         environment=describe_environment(place),
+        warnings=() if doubt is None else (doubt,),
     )
     ep.save(network, out)
     result.write(result_file)
     remove_checkpoints(checkpoint)
     _show(result)
+    for warning in result.warnings:
+        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {warning}", soft_wrap=True)
     Console().print(f"model: {out}   result: {result_file}", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -6,12 +6,13 @@ from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
 from edgeproof.training.presets import PRESETS, Preset
-from edgeproof.training.self_training import PseudoLabels
+from edgeproof.training.self_training import LabelWarning, PseudoLabels
 
 __all__ = [
     "PRESETS",
     "Epoch",
     "History",
+    "LabelWarning",
     "Memorizing",
     "Preset",
     "PseudoLabels",

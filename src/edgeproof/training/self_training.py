@@ -26,6 +26,10 @@ _LABELLING = 1_000_000
 _BETTER_THAN_CHANCE = 1.5
 
 
+class LabelWarning(UserWarning):
+    """Pseudo-labels that are hardly worth training on."""
+
+
 @dataclass(frozen=True, eq=False)
 class PseudoLabels:
     """Labels of all nodes of a training graph.
@@ -37,6 +41,7 @@ class PseudoLabels:
         accuracy: accuracy of the answers at unlabelled nodes by the labels in the data, which nothing else looks at.
         histories: how each model was trained.
         voters: which of them had a vote.
+        doubt: why not to trust the labels, where there is a reason.
     """
 
     labels: Tensor
@@ -45,6 +50,7 @@ class PseudoLabels:
     accuracy: float
     histories: tuple[History, ...]
     voters: tuple[int, ...]
+    doubt: str | None = None
 
     def __repr__(self) -> str:
         return (
@@ -111,14 +117,15 @@ def vote(
         voters=voters,
     )
     chance = float(torch.bincount(val_truth).max()) / val_truth.numel()
-    if result.val_accuracy < min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
-        warnings.warn(
-            f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
-            f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed, "
-            "or label_models=5, which leaves out models that failed",
-            stacklevel=3,
-        )
-    return result
+    if result.val_accuracy >= min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
+        return result
+    doubt = (
+        f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
+        f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed, or "
+        "label_models=5, which leaves out models that failed"
+    )
+    warnings.warn(doubt, LabelWarning, stacklevel=3)
+    return replace(result, doubt=doubt)
 
 
 def check_unlabeled(split: Split) -> None:
