@@ -6,25 +6,6 @@ import triton.language as tl
 
 
 @triton.jit
-def spmm(rowptr, col, weight, x, out, channels, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[row] = sum over the row's entries of weight * x[col], a row and a group of channels per program."""
-    row = tl.program_id(0)
-    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    start, end = tl.load(rowptr + row), tl.load(rowptr + row + 1)
-    total = tl.zeros([CHANNELS], dtype=out.dtype.element_ty)
-    for first in range(start, end, ENTRIES):
-        e = first + tl.arange(0, ENTRIES)
-        inside = e < end
-        j = tl.load(col + e, mask=inside, other=0)
-        w = tl.load(weight + e, mask=inside, other=0.0)
-        said = tl.load(
-            x + j[:, None] * channels + c[None, :], mask=inside[:, None] & (c < channels)[None, :], other=0.0
-        )
-        total += tl.sum(said * w[:, None], axis=0)
-    tl.store(out + row.to(tl.int64) * channels + c, total, mask=c < channels)
-
-
-@triton.jit
 def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
     """out[e] = a[left[e]] . b[right[e]], a group of pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)

@@ -20,14 +20,14 @@ name = "triton"
 summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
 
 merge = reference.merge
+# cuSPARSE's: a product of our own, a row per program, was slower on large graphs.
+spmm = reference.spmm
 
 # Rounding of a dot product in tf32, relative to the product of the two rows' norms: each factor keeps 11 bits.
 _SLACK = 2.0**-10 * 1.1
 _TILE = 128
 # Values that one program adds up.
 _PART = 4096
-# Entries of a matrix whose product is ours, not cuSPARSE's.
-_SMALL_PRODUCT = 1 << 17
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 
 
@@ -40,21 +40,6 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
         reasons.append("needs a CUDA GPU")
     reasons += [f"needs a CUDA GPU, got {tensor.device}" for tensor in tensors if tensor.device.type != "cuda"]
     return reasons
-
-
-def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.spmm`.
-
-    cuSPARSE is faster on large graphs, but takes four launches, which is what a small graph spends its time on.
-    """
-    rows, channels = rowptr.numel() - 1, x.size(1)
-    if col.numel() > _SMALL_PRODUCT or not (rows and channels):
-        return reference.spmm(rowptr, col, weight, x)
-    out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 64)
-    programs.spmm[(rows, triton.cdiv(channels, width))](
-        rowptr, col, weight, x.contiguous(), out, channels, ENTRIES=8, CHANNELS=width, num_warps=1
-    )
-    return out
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
