@@ -50,7 +50,7 @@ class Backend(Protocol):
         *,
         whole: bool,
         wanted: int,
-    ) -> tuple[Tensor, list[bool]]: ...
+    ) -> tuple[Tensor, list[bool | None]]: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
@@ -144,7 +144,7 @@ def take_above(
     whole: bool,
     wanted: int,
     backend: str | None = None,
-) -> tuple[Tensor, list[bool]]:
+) -> tuple[Tensor, list[bool | None]]:
     """Which of the largest values fit into a common box and one at each end, row by row, by the backend chosen."""
     chosen = choose((p, u, v, local), backend)
     return chosen.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)

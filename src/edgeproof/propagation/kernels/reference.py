@@ -179,7 +179,7 @@ def take_above(
     whole: bool,
     wanted: int,
     take: Callable[[Tensor, Tensor, Tensor, int, Tensor], tuple[Tensor, bool]] = take_in_order,
-) -> tuple[Tensor, list[bool]]:
+) -> tuple[Tensor, list[bool | None]]:
     """Which of the largest values fit, taken in descending order, equal ones in their own order.
 
     Args:
@@ -196,10 +196,12 @@ def take_above(
 
     Returns:
         Which were taken, shape ``[rows, b]``; and for each row whether that is all there is to take: the common box ended it,
-        or all positive values were looked at. Where that is false, what was taken may be of no use.
+        or all positive values were looked at. None where there were more values than could be looked at: what was taken of
+        such a row is of no use.
     """
     check_finite(bool(p.sum().isfinite()))
-    taken, done = torch.zeros_like(p, dtype=torch.bool), []
+    taken = torch.zeros_like(p, dtype=torch.bool)
+    done: list[bool | None] = []
     for row, (values, threshold) in enumerate(zip(p, least.tolist(), strict=True)):
         positions = (values >= threshold if threshold > 0 else values > 0).nonzero().squeeze(1)
         positions = positions[values[positions].argsort(descending=True, stable=True)]
