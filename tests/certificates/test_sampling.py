@@ -10,6 +10,7 @@ import torch
 from scipy.stats import binomtest, chi2, chi2_contingency
 from torch_geometric.data import Data
 
+from edgeproof.certificates import sampling
 from edgeproof.certificates.regions import Noise
 from edgeproof.certificates.sampling import Sampler, uniform
 
@@ -29,6 +30,29 @@ def test_compiled_and_plain_draws_are_the_same(noise: tuple[float, float], sbm: 
     for first, count in ((0, 5), (3, 1), (10**6, 2)):
         for one, two in zip(sampler._draw_compiled(first, count), sampler._draw_with_torch(first, count), strict=True):
             assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("noise", [*NOISES, (0.05, 0.5)])
+@pytest.mark.parametrize("case", ["graph", "sbm", "no edges"])
+def test_draws_on_a_gpu_are_the_same(
+    case: str, noise: tuple[float, float], graph: Data, sbm: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On machines without one by Triton's interpreter."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    if case == "sbm":
+        # Too few gaps at first, so that more must be asked for.
+        monkeypatch.setattr(sampling, "_most_gaps", lambda total, p: 64)
+    data = {
+        "graph": graph,
+        "sbm": sbm,
+        "no edges": Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long)),
+    }[case]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for first, count in ((0, 3), (10**6, 1)):
+        expected = Sampler.of(data, Noise(*noise), seed=2**40 + 7)._draw_with_torch(first, count)
+        found = Sampler.of(data.to(device), Noise(*noise), seed=2**40 + 7)._draw_with_triton(first, count)
+        for one, two in zip(found, expected, strict=True):
+            assert torch.equal(one.cpu(), two.cpu())
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof.certificates import _compiled_sampling as compiled
+from edgeproof.certificates._compiled_sampling import EDGES, FIRST, SECOND, STEP
 from edgeproof.certificates.regions import Noise
 from edgeproof.propagation.adjacency import Adjacency, Pattern
 from edgeproof.propagation.pairs import Pairs, num_pairs
 from edgeproof.propagation.rules import Plain
 
-Array = np.ndarray[Any, Any]
+try:
+    import triton
 
-# Of splitmix64 (Steele, Lea and Flood, 2014): the odd step, and the two multipliers of its finalizer.
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# Draws that decide about edges are numbered from here; those before are gaps.
-_EDGES = 1 << 40
+    from edgeproof.certificates import _triton_sampling as programs
+except ImportError:
+    triton = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +55,11 @@ class Sampler:
 
     def draw(self, first: int, count: int, dtype: torch.dtype = torch.float32) -> Adjacency:
         """Samples number ``first`` to ``first + count - 1``, side by side as one graph of ``count * num_nodes`` nodes."""
-        if self.edges.u.is_cuda:
-            rowptr, col, diagonal = self._draw_with_torch(first, count)
+        if not self.edges.u.is_cuda:
+            draw = self._draw_compiled
         else:
-            rowptr, col, diagonal = self._draw_compiled(first, count)
+            draw = self._draw_with_torch if triton is None else self._draw_with_triton
+        rowptr, col, diagonal = draw(first, count)
         weight = torch.ones(col.numel(), dtype=dtype, device=col.device).index_fill_(0, diagonal, 0.0)
         return Adjacency(Pattern(rowptr, col, diagonal), weight, symmetric=True, rule=Plain())
 
@@ -66,7 +67,7 @@ class Sampler:
         """The plain version, on any device; the definition of correct."""
         n, device, total = self.num_nodes, self.edges.u.device, num_pairs(self.num_nodes)
         sample = torch.arange(first, first + count, device=device)[:, None]
-        keep = uniform(self.seed, sample, _EDGES + torch.arange(len(self.edges), device=device)) >= self.noise.p_del
+        keep = uniform(self.seed, sample, EDGES + torch.arange(len(self.edges), device=device)) >= self.noise.p_del
         copy, edge = keep.nonzero(as_tuple=True)
         pairs = [torch.stack([copy, self.edges.u[edge], self.edges.v[edge]])]
         if self.noise.p_add:
@@ -101,7 +102,7 @@ class Sampler:
         while True:
             pairs, size = np.empty((count, capacity, 2), dtype=np.int32), np.zeros(count, dtype=np.int64)
             lower, degree = np.zeros((count, n), dtype=np.int64), np.zeros((count, n), dtype=np.int64)
-            _draw_pairs(
+            compiled.draw_pairs(
                 *(number, n, self.noise.p_add, self.noise.p_del, np.uint64(self.seed % 2**64), first),
                 *(pairs, size, lower, degree),
             )
@@ -111,20 +112,53 @@ class Sampler:
         rowptr = np.zeros(count * n + 1, dtype=np.int64)
         np.cumsum((degree + 1).reshape(-1), out=rowptr[1:])
         col, diagonal = np.empty(rowptr[-1], dtype=np.int64), rowptr[:-1] + lower.reshape(-1)
-        _fill_rows(pairs, size, n, rowptr, diagonal, col)
+        compiled.fill_rows(pairs, size, n, rowptr, diagonal, col)
         return torch.from_numpy(rowptr), torch.from_numpy(col), torch.from_numpy(diagonal)
+
+    def _draw_with_triton(self, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The same on a GPU, a sample per program; nothing is sorted there either."""
+        n, edges, total = self.num_nodes, len(self.edges), num_pairs(self.num_nodes)
+        device = self.edges.u.device
+        streams = _streams(self.seed, torch.arange(first, first + count, device=device))
+        gaps = _most_gaps(total, self.noise.p_add) if self.noise.p_add else 0
+        while True:
+            u, v = torch.empty(2, count, gaps + edges, dtype=torch.int32, device=device)
+            numbers, last = (torch.empty(count, many, dtype=torch.long, device=device) for many in (gaps, 1))
+            upper, lower = torch.zeros(2, count * n, dtype=torch.long, device=device)
+            programs.draw_pairs[(count,)](
+                *(streams, self.edges.number, self.edges.u, self.edges.v, edges, EDGES, n, total, self.noise.p_del),
+                *(1 / math.log1p(-self.noise.p_add) if gaps else 0.0, gaps, edges.bit_length(), gaps.bit_length()),
+                *(numbers, u, v, upper, lower, last),
+                PART=1024,
+            )
+            rowptr = torch.zeros(count * n + 1, dtype=torch.long, device=device)
+            torch.cumsum(upper + lower + 1, dim=0, out=rowptr[1:])
+            # The host waits once, for both.
+            entries, reached = torch.stack([rowptr[-1], last.amin()]).tolist()
+            if not gaps or reached >= total:
+                break
+            gaps *= 2
+        diagonal = rowptr[:-1] + lower
+        col = torch.empty(entries, dtype=torch.long, device=device)
+        col[diagonal] = torch.arange(count * n, device=device)
+        programs.fill_rows[(count,)](u, v, diagonal + 1, rowptr[:-1].clone(), col, n, gaps + edges, PART=128)
+        return rowptr, col, diagonal
 
 
 def uniform(seed: int, sample: Tensor, draw: Tensor) -> Tensor:
     """Numbers in [0, 1) from a hash of seed, sample and draw, in double precision."""
-    mixed = _mix(_mix(torch.full_like(draw[:1], _signed(seed)) + sample * _signed(_STEP)) + draw * _signed(_STEP))
-    return _shift(mixed, 11).double() * 2.0**-53
+    return _shift(_mix(_streams(seed, sample) + draw * _signed(STEP)), 11).double() * 2.0**-53
+
+
+def _streams(seed: int, sample: Tensor) -> Tensor:
+    """What the draws of each sample are counted from."""
+    return _mix(torch.full_like(sample, _signed(seed)) + sample * _signed(STEP))
 
 
 def _mix(x: Tensor) -> Tensor:
     """The finalizer of splitmix64; products of 64-bit integers wrap around, as they should."""
-    x = (x ^ _shift(x, 30)) * _signed(_FIRST)
-    x = (x ^ _shift(x, 27)) * _signed(_SECOND)
+    x = (x ^ _shift(x, 30)) * _signed(FIRST)
+    x = (x ^ _shift(x, 27)) * _signed(SECOND)
     return x ^ _shift(x, 31)
 
 
@@ -142,83 +176,3 @@ def _most_gaps(total: int, p: float) -> int:
     """Gaps that pass the end but for one chance in many billions."""
     expected = total * p
     return int(expected + 8 * math.sqrt(expected)) + 64
-
-
-@numba.njit(inline="always")
-def _mix64(x: Any) -> Any:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(_FIRST)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(_SECOND)
-    return x ^ (x >> np.uint64(31))
-
-
-@numba.njit(inline="always")
-def _uniform64(stream: Any, draw: int) -> Any:
-    return np.float64(_mix64(stream + np.uint64(draw) * np.uint64(_STEP)) >> np.uint64(11)) * 2.0**-53
-
-
-@numba.njit(parallel=True, cache=True)
-def _draw_pairs(
-    edges: Array,
-    n: int,
-    p_add: float,
-    p_del: float,
-    seed: int,
-    first: int,
-    pairs: Array,
-    size: Array,
-    lower: Array,
-    degree: Array,
-) -> None:
-    """The pairs of every sample, ascending, and how many neighbours each node has, in all and before itself."""
-    total = n * (n - 1) // 2
-    scale = 1.0 / np.log1p(-p_add) if p_add > 0 else 0.0
-    for s in numba.prange(len(size)):
-        stream = _mix64(seed + np.uint64(first + s) * np.uint64(_STEP))
-        draw, edge, found = 0, 0, 0
-        added = total if p_add == 0 else -1
-        if p_add > 0:
-            added = np.int64(np.log1p(-_uniform64(stream, draw)) * scale)
-            draw += 1
-        # The pair in whose row we are, and the number of the first pair of the next row.
-        u, row, row_end = 0, 0, n - 1
-        while added < total or edge < len(edges):
-            is_edge = edge < len(edges) and edges[edge] <= added
-            number = edges[edge] if is_edge else added
-            keep = True
-            if is_edge:
-                keep = _uniform64(stream, _EDGES + edge) >= p_del
-                edge += 1
-            if number == added:
-                # Of a pair that is an edge already, the edge decides.
-                added += np.int64(np.log1p(-_uniform64(stream, draw)) * scale) + 1
-                draw += 1
-            if not keep:
-                continue
-            while number >= row_end:
-                u += 1
-                row = row_end
-                row_end += n - 1 - u
-            v = number - row + u + 1
-            if found < pairs.shape[1]:
-                pairs[s, found, 0], pairs[s, found, 1] = u, v
-                degree[s, u] += 1
-                degree[s, v] += 1
-                lower[s, v] += 1
-            found += 1
-        size[s] = found
-
-
-@numba.njit(parallel=True, cache=True)
-def _fill_rows(pairs: Array, size: Array, n: int, rowptr: Array, diagonal: Array, col: Array) -> None:
-    """Columns row by row. Pairs ascend, so each row gets its smaller neighbours first, then itself, then the larger ones."""
-    for s in numba.prange(len(size)):
-        smaller, larger = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        for e in range(size[s]):
-            u, v = pairs[s, e, 0], pairs[s, e, 1]
-            at_u, at_v = s * n + u, s * n + v
-            col[diagonal[at_u] + 1 + larger[u]] = at_v
-            col[rowptr[at_v] + smaller[v]] = at_u
-            larger[u] += 1
-            smaller[v] += 1
-        for node in range(s * n, (s + 1) * n):
-            col[diagonal[node]] = node

@@ -140,10 +140,17 @@ def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, T
 
 @triton.jit
 def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
-    """The two ends of numbered pairs: row i starts at number i (2 n - i - 1) / 2."""
+    """The two ends of numbered pairs."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < count
-    c = tl.load(number + e, mask=present, other=0)
+    i, j = unrank(tl.load(number + e, mask=present, other=0), n)
+    tl.store(u + e, i, mask=present)
+    tl.store(v + e, j, mask=present)
+
+
+@triton.jit
+def unrank(c, n):
+    """The two ends of the pair of number c: row i starts at number i (2 n - i - 1) / 2."""
     half = tl.full([], 0, tl.float64) + n - 0.5
     root = tl.sqrt(tl.maximum(half * half - 2.0 * c.to(tl.float64), 0.0))
     i = (half - root).to(tl.int64)
@@ -152,8 +159,7 @@ def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
     # The root can be off by one in floating point.
     i -= (i * (2 * n - i - 1) // 2 > c).to(tl.int64)
     i += ((i + 1) * (2 * n - i - 2) // 2 <= c).to(tl.int64)
-    tl.store(u + e, i, mask=present)
-    tl.store(v + e, c - i * (2 * n - i - 1) // 2 + i + 1, mask=present)
+    return i, c - i * (2 * n - i - 1) // 2 + i + 1
 
 
 @triton.jit
