@@ -5,9 +5,10 @@
     python benchmarks/robust_training.py speed --device cuda                                an epoch, phase by phase
     python benchmarks/robust_training.py render                                             docs/robust-training.md
 
-A model that has a result in results/robust_training is not trained again, so an interrupted run goes on. Everything is
-inductive. Under ``strict`` no test node is in any graph that training or validation sees, which is checked; ``as_released`` has
-the splits of the released scripts, where most test nodes of GPRGNN, and of it alone, have been seen.
+A model that has a result in results/robust_training is not trained again, so an interrupted run goes on; models are kept in
+runs/robust_training. Everything is inductive. Under ``strict`` no test node is in any graph that training or validation sees,
+which is checked; ``as_released`` has the splits of the released scripts, where most test nodes of GPRGNN, and of it alone, have
+been seen.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from edgeproof.training.config import TrainSettings
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "robust_training"
+MODELS = HERE.parent / "runs" / "robust_training"
 PAPER = HERE.parent / "results" / "paper" / "robust_training.csv"
 PAGE = HERE.parent / "docs" / "robust-training.md"
 
@@ -186,16 +188,21 @@ def units(study: str, datasets: list[str], seeds: list[int], ways: list[str]) ->
     ]
 
 
-def measure(unit: Unit, device: str, threads: int) -> str:
-    """Train, attack and write the result."""
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(threads)
-    way = WAYS[unit.way]
-    data = ep.datasets.load(unit.dataset)
-    split = ep.splits.by_protocol(data, unit.seed, model=way.model, protocol=unit.protocol)
+def split_of(unit: Unit, data: Data) -> ep.splits.Split:
+    split = ep.splits.by_protocol(data, unit.seed, model=WAYS[unit.way].model, protocol=unit.protocol)
     if unit.protocol == "strict":
         split.check_unseen()
-    split = split.to(device)
+    return split
+
+
+def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, dict[str, Any]]:
+    """A trained model, its split, and how the training went; it is kept, and trained only if it is not there yet."""
+    way = WAYS[unit.way]
+    data = ep.datasets.load(unit.dataset)
+    split = split_of(unit, data).to(device)
+    kept, story = (MODELS / f"{unit.path.stem}{ending}" for ending in (".safetensors", ".json"))
+    if kept.exists() and story.exists():
+        return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))
     start = time.perf_counter()
     model = ep.models.build(way.model, data.num_features, ep.num_classes(data), way.model_settings, seed=unit.seed)
     model = model.to(device)
@@ -215,14 +222,25 @@ def measure(unit: Unit, device: str, threads: int) -> str:
         progress=False,
         **settings,
     )
-    trained = time.perf_counter() - start
+    outcome = {**history.summary(), "way": unit.way, "seconds_with_labels": round(time.perf_counter() - start, 1)}
+    MODELS.mkdir(parents=True, exist_ok=True)
+    ep.save(model, kept)
+    story.write_text(json.dumps(outcome), encoding="utf-8")
+    return model, split, outcome
+
+
+def measure(unit: Unit, device: str, threads: int) -> str:
+    """Train, attack and write the result."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(threads)
+    model, split, training = trained(unit, device)
     scores = list(attacked(unit, model, split))
     result = Result(
         command=f"python benchmarks/robust_training.py run {unit.study} --device {device}",
         dataset=unit.dataset,
         split=describe_split(split),
         model=describe_model(model),
-        training={**history.summary(), "way": unit.way, "seconds_with_labels": round(trained, 1)},
+        training=training,
         seed=unit.seed,
         scores=tuple(scores),
         environment=describe_environment(device),
@@ -230,7 +248,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     )
     result.write(unit.path)
     shown = ", ".join(f"{one.nodes} {one.attack} {one.epsilon:g}: {one.accuracy:.1%}" for one in scores)
-    return f"{unit.path.stem} ({trained:.0f} s, best epoch {history.best_epoch} of {len(history.epochs)}): {shown}"
+    return f"{unit.path.stem} ({training['seconds_with_labels']:.0f} s of training): {shown}"
 
 
 def attacked(unit: Unit, model: torch.nn.Module, split: ep.splits.Split) -> Iterator[Score]:
