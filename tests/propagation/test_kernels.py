@@ -70,16 +70,17 @@ def test_a_pair_scores_the_same_in_any_company(backend: Backend, channels: int) 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("channels", [1, 6, 200])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_sparse_products(backend: Backend, channels: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("longest", [None, 37])
+def test_sparse_products(backend: Backend, channels: int, dtype: torch.dtype, longest: int | None) -> None:
     device = device_of(backend)
     rowptr = torch.tensor([0, 0, 3, 3, 40, 41, 41], device=device)
     generator = torch.Generator().manual_seed(0)
     col = torch.randint(0, 6, (41,), generator=generator).to(device)
     weight = torch.randn(41, generator=generator, dtype=dtype).to(device)
     x = torch.randn(6, channels, generator=generator, dtype=dtype).to(device)
-    check_near(backend.spmm(rowptr, col, weight, x), reference.spmm(rowptr, col, weight, x))
+    check_near(backend.spmm(rowptr, col, weight, x, longest), reference.spmm(rowptr, col, weight, x))
     nothing = torch.zeros(7, dtype=torch.long, device=device)
-    assert backend.spmm(nothing, col[:0], weight[:0], x).count_nonzero() == 0
+    assert backend.spmm(nothing, col[:0], weight[:0], x, None if longest is None else 0).count_nonzero() == 0
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

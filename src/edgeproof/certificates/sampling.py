@@ -59,11 +59,11 @@ class Sampler:
             draw = self._draw_compiled
         else:
             draw = self._draw_with_torch if triton is None else self._draw_with_triton
-        rowptr, col, diagonal = draw(first, count)
-        weight = torch.ones(col.numel(), dtype=dtype, device=col.device).index_fill_(0, diagonal, 0.0)
-        return Adjacency(Pattern(rowptr, col, diagonal), weight, symmetric=True, rule=Plain())
+        pattern = draw(first, count)
+        weight = torch.ones(pattern.col.numel(), dtype=dtype, device=pattern.col.device)
+        return Adjacency(pattern, weight.index_fill_(0, pattern.diagonal, 0.0), symmetric=True, rule=Plain())
 
-    def _draw_with_torch(self, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_with_torch(self, first: int, count: int) -> Pattern:
         """The plain version, on any device; the definition of correct."""
         n, device, total = self.num_nodes, self.edges.u.device, num_pairs(self.num_nodes)
         sample = torch.arange(first, first + count, device=device)[:, None]
@@ -93,9 +93,9 @@ class Sampler:
         rowptr = torch.zeros(count * n + 1, dtype=torch.long, device=device)
         torch.cumsum(torch.bincount(row, minlength=count * n), dim=0, out=rowptr[1:])
         col = col[order]
-        return rowptr, col, (row[order] == col).nonzero().squeeze(1)
+        return Pattern(rowptr, col, (row[order] == col).nonzero().squeeze(1))
 
-    def _draw_compiled(self, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_compiled(self, first: int, count: int) -> Pattern:
         """The same by compiled loops, a sample per thread; nothing is sorted."""
         n, number = self.num_nodes, self.edges.number.numpy()
         capacity = len(number) + _most_gaps(num_pairs(n), self.noise.p_add)
@@ -113,9 +113,9 @@ class Sampler:
         np.cumsum((degree + 1).reshape(-1), out=rowptr[1:])
         col, diagonal = np.empty(rowptr[-1], dtype=np.int64), rowptr[:-1] + lower.reshape(-1)
         compiled.fill_rows(pairs, size, n, rowptr, diagonal, col)
-        return torch.from_numpy(rowptr), torch.from_numpy(col), torch.from_numpy(diagonal)
+        return Pattern(torch.from_numpy(rowptr), torch.from_numpy(col), torch.from_numpy(diagonal))
 
-    def _draw_with_triton(self, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _draw_with_triton(self, first: int, count: int) -> Pattern:
         """The same on a GPU, a sample per program; nothing is sorted there either."""
         n, edges, total = self.num_nodes, len(self.edges), num_pairs(self.num_nodes)
         device = self.edges.u.device
@@ -131,10 +131,11 @@ class Sampler:
                 *(numbers, u, v, upper, lower, last),
                 PART=1024,
             )
+            length = upper + lower + 1
             rowptr = torch.zeros(count * n + 1, dtype=torch.long, device=device)
-            torch.cumsum(upper + lower + 1, dim=0, out=rowptr[1:])
-            # The host waits once, for both.
-            entries, reached = torch.stack([rowptr[-1], last.amin()]).tolist()
+            torch.cumsum(length, dim=0, out=rowptr[1:])
+            # The host waits once, for all three.
+            entries, longest, reached = torch.stack([rowptr[-1], length.amax(), last.amin()]).tolist()
             if not gaps or reached >= total:
                 break
             gaps *= 2
@@ -142,7 +143,7 @@ class Sampler:
         col = torch.empty(entries, dtype=torch.long, device=device)
         col[diagonal] = torch.arange(count * n, device=device)
         programs.fill_rows[(count,)](u, v, diagonal + 1, rowptr[:-1].clone(), col, n, gaps + edges, PART=128)
-        return rowptr, col, diagonal
+        return Pattern(rowptr, col, diagonal, longest)
 
 
 def uniform(seed: int, sample: Tensor, draw: Tensor) -> Tensor:

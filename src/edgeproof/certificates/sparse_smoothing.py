@@ -262,8 +262,7 @@ class _Electorate:
         """How often each class is answered at each node."""
         logits = self._logits(self.sampler.draw(first, count, self.data.x.dtype), count)
         answers = logits.view(count, -1, classes)[:, self.nodes].argmax(dim=2)
-        counts = torch.zeros(self.nodes.numel(), classes, dtype=torch.long, device=answers.device)
-        return counts.scatter_add_(1, answers.T, torch.ones_like(answers.T)).cpu()
+        return (answers[:, :, None] == torch.arange(classes, device=answers.device)).sum(dim=0).cpu()
 
     def _logits(self, graphs: Adjacency, count: int) -> Tensor:
         with evaluating(self.model), torch.no_grad():

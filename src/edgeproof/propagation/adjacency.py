@@ -27,11 +27,13 @@ class Pattern:
         rowptr: entries of row ``u`` are ``rowptr[u]`` to ``rowptr[u + 1]``, shape ``[nodes + 1]``.
         col: the column of each entry, shape ``[entries]``.
         diagonal: where the diagonal's entries stand, shape ``[nodes]``.
+        longest: entries of the longest row, where that is known: kernels that take rows side by side want them short.
     """
 
     rowptr: Tensor
     col: Tensor
     diagonal: Tensor
+    longest: int | None = None
 
     @property
     def num_nodes(self) -> int:

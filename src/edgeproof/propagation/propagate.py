@@ -132,7 +132,7 @@ class _SpMM(torch.autograd.Function):
         ctx.save_for_backward(weight, x)
         ctx.adjacency, ctx.backend, ctx.call = adjacency, backend, call
         pattern = adjacency.pattern
-        out = dispatch.spmm(pattern.rowptr, pattern.col, weight, x, backend=backend)
+        out = dispatch.spmm(pattern.rowptr, pattern.col, weight, x, longest=pattern.longest, backend=backend)
         if call is not None:
             call.out = out.detach()
         return out
@@ -151,7 +151,9 @@ class _SpMM(torch.autograd.Function):
             if not adjacency.symmetric:
                 pattern, where = pattern.transposed
                 weight = weight[where]
-            grad_x = dispatch.spmm(pattern.rowptr, pattern.col, weight, grad, backend=ctx.backend)
+            grad_x = dispatch.spmm(
+                pattern.rowptr, pattern.col, weight, grad, longest=pattern.longest, backend=ctx.backend
+            )
         if call is not None:
             call.grad_out, call.grad_x = grad, grad_x
         return grad_weight, grad_x, None, None, None, None

@@ -6,6 +6,30 @@ import triton.language as tl
 
 
 @triton.jit
+def spmm(
+    rowptr, col, weight, x, out, rows, channels, ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr
+):
+    """out[row] = sum over the row's entries of weight * x[col], a few rows and a group of channels per program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    start = tl.load(rowptr + row, mask=row < rows, other=0)
+    end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
+    total = tl.zeros([ROWS, CHANNELS], dtype=out.dtype.element_ty)
+    for first in range(0, tl.max(end - start), ENTRIES):
+        e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
+        inside = e < end[:, None]
+        j = tl.load(col + e, mask=inside, other=0)
+        w = tl.load(weight + e, mask=inside, other=0.0)
+        said = tl.load(
+            x + j[:, :, None] * channels + c[None, None, :],
+            mask=inside[:, :, None] & (c < channels)[None, None, :],
+            other=0.0,
+        )
+        total += tl.sum(said * w[:, :, None], axis=1)
+    tl.store(out + row[:, None] * channels + c[None, :], total, mask=(row < rows)[:, None] & (c < channels)[None, :])
+
+
+@triton.jit
 def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
     """out[e] = a[left[e]] . b[right[e]], a group of pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)

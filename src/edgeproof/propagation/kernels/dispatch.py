@@ -26,7 +26,7 @@ class Backend(Protocol):
 
     def not_supported_reasons(self, tensors: Sequence[Tensor]) -> list[str]: ...
 
-    def spmm(self, rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor: ...
+    def spmm(self, rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor: ...
 
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
@@ -95,9 +95,11 @@ def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
     raise ValueError(f"no kernel backend can serve {inputs} ({' | '.join(refusals)})")
 
 
-def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, *, backend: str | None = None) -> Tensor:
+def spmm(
+    rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, *, longest: int | None = None, backend: str | None = None
+) -> Tensor:
     """Sparse-dense product, by the backend chosen."""
-    return choose((weight, x), backend).spmm(rowptr, col, weight, x)
+    return choose((weight, x), backend).spmm(rowptr, col, weight, x, longest)
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:

@@ -30,8 +30,11 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
     return reasons
 
 
-def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    r"""Sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`."""
+def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor:
+    r"""Sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`.
+
+    ``longest`` is the length of the longest row, where it is known, for backends that choose their way by it.
+    """
     if not col.numel():
         # cuSPARSE refuses a matrix without entries.
         return x.new_zeros(rowptr.numel() - 1, x.size(1))
