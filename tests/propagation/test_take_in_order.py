@@ -75,6 +75,44 @@ def test_the_largest_values_are_taken_as_the_reference_takes_them(backend: Backe
             assert bool(taken.any())
 
 
+@pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_few_values_are_taken_on_the_gpu_as_the_reference_takes_them(
+    seed: int, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many values, a few at a time: in several rounds, of which all but the first pass over pairs at full nodes."""
+    for name, value in {"_CAPACITY": 64, "_SAMPLE": 128, "_ROUNDS": 12}.items():
+        monkeypatch.setattr(triton_gpu, name, value)
+    generator = torch.Generator().manual_seed(seed)
+    nodes, count = [(6, 100), (40, 300), (200, 2_000)][seed % 3]
+    p = torch.randn(count, generator=generator) * spread
+    if seed % 2:
+        p = (p * 200 / spread).round() * spread / 200
+    u = torch.randint(0, nodes - 1, (count,), generator=generator)
+    v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
+    unit = 1 << 36
+    local = torch.randint(0, 4, (nodes,), generator=generator) * unit
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    gone_through = 0
+    for total in (0, 1, 5, 17, 200):
+        (expected,), _ = reference.take_above(
+            p[None], torch.zeros(1), u, v, total * unit, local, unit, whole=False, wanted=0
+        )
+        taken = triton_gpu.take_largest(*(t.to(device) for t in (p, u, v)), total * unit, local.to(device), unit)
+        if taken is not None:
+            gone_through += 1
+            assert torch.equal(taken.cpu(), expected)
+    # It may give up when a fraction of a pair is left, or when many values are equal: hardly ever where most values are large.
+    assert spread < 1 or gone_through >= 4
+
+
+def test_values_on_the_gpu_must_be_finite_too() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    p, ends = torch.tensor([0.5, float("nan")], device=device), torch.zeros(2, dtype=torch.long, device=device)
+    with pytest.raises(ValueError, match="expected finite values"):
+        triton_gpu.take_largest(p, ends, ends + 1, 1, ends, 1)
+
+
 def test_more_large_values_than_there_is_room_for_are_not_done() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     p, ends = torch.ones(1, 100, device=device), torch.zeros(100, dtype=torch.long, device=device)

@@ -131,16 +131,20 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
         local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), most)
     # No more than there are pairs can be spent, and so much can be counted in steps.
     total, room = min(budget.total, most) * _STEPS_PER_UNIT, local.clamp(max=most) * _STEPS_PER_UNIT
+    if p.size(0) == 1 and not whole:
+        taken = dispatch.take_largest(p[0], u, v, total, room, _STEPS_PER_UNIT)
+        if taken is not None:
+            return taken[None]
     wanted = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * budget.total, int(_LOOKED_AT_SHARE * most)))
     # Alg. 1: clip to [0, 1], and visit in descending order; the largest are looked at first, of all rows at once.
     least = _estimate(p, wanted)
-    taken, state = dispatch.take_above(p, least, u, v, total, room, _STEPS_PER_UNIT, whole=whole, wanted=wanted)
+    found, state = dispatch.take_above(p, least, u, v, total, room, _STEPS_PER_UNIT, whole=whole, wanted=wanted)
     for row, done in enumerate(state):
         if done is None:
-            _go_on(p[row], taken[row].fill_(False), torch.inf, u, v, total, room, whole=whole, wanted=8 * wanted)
+            _go_on(p[row], found[row].fill_(False), torch.inf, u, v, total, room, whole=whole, wanted=8 * wanted)
         elif not done:
-            _go_on(p[row], taken[row], least[row], u, v, total, room, whole=whole, wanted=wanted)
-    return taken
+            _go_on(p[row], found[row], least[row], u, v, total, room, whole=whole, wanted=wanted)
+    return found
 
 
 def _go_on(

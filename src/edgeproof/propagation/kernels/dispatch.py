@@ -52,6 +52,8 @@ class Backend(Protocol):
         wanted: int,
     ) -> tuple[Tensor, list[bool | None]]: ...
 
+    def take_largest(self, p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None: ...
+
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
     def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
@@ -150,3 +152,10 @@ def take_above(
     """Which of the largest values fit into a common box and one at each end, row by row, by the backend chosen."""
     chosen = choose((p, u, v, local), backend)
     return chosen.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)
+
+
+def take_largest(
+    p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, backend: str | None = None
+) -> Tensor | None:
+    """All values of one row that fit, by the backend chosen, if it has a short way to them."""
+    return choose((p, u, v, local), backend).take_largest(p, u, v, total, local, unit)

@@ -85,6 +85,7 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
 
 
 take_above = partial(reference.take_above, take=take_in_order)
+take_largest = reference.take_largest
 
 
 def take_keys(

@@ -214,6 +214,20 @@ def take_above(
     return taken, done
 
 
+def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
+    """All that :func:`take_above` takes from one row of values, asked again and again; none if there is no shorter way.
+
+    Args:
+        p: values, shape ``[b]``.
+        u: one end of each, shape ``[b]``.
+        v: its other end, shape ``[b]``.
+        total: the common box.
+        local: the box of each node, shape ``[nodes]``.
+        unit: how much room a value of 1 takes; a larger one takes as much.
+    """
+    return None
+
+
 def steps_of(value: Tensor, unit: int, whole: bool) -> Tensor:
     """How much room each value takes, in whole numbers, rounded up."""
     return (torch.ones_like(value) if whole else value.clamp(max=1)).double().mul_(unit).ceil_().long()

@@ -12,6 +12,7 @@ from edgeproof.propagation.kernels import numba_cpu, reference
 try:
     import triton
 
+    from edgeproof.propagation.kernels import _triton_greedy as greedy
     from edgeproof.propagation.kernels import _triton_kernels as programs
 except ImportError:
     triton = None
@@ -29,6 +30,8 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
+# Of values taken without the host's help: how many at most, looked at in a round, sampled to find these, and rounds.
+_FEW, _CAPACITY, _SAMPLE, _ROUNDS = 1024, 8192, 16384, 4
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -171,6 +174,32 @@ def take_above(
     taken = torch.zeros(rows * count, dtype=torch.bool, device=p.device).index_fill_(0, places, True).view(rows, count)
     done = (ended | (everything[:, 0] > 0)).tolist()
     return taken, [one if many <= capacity else None for one, many in zip(done, report[:, 0].tolist(), strict=True)]
+
+
+def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
+    """See :func:`edgeproof.propagation.kernels.reference.take_largest`.
+
+    One program takes item after item, which is quick for few items, and the host has nothing to do but to start it.
+    """
+    count = p.numel()
+    if p.dtype != torch.float32 or not count or total > _FEW * unit:
+        return None
+    state = torch.zeros(5, dtype=torch.int32, device=p.device)
+    keys = torch.empty(_CAPACITY, dtype=torch.long, device=p.device)
+    room, left = local.clone(), torch.full((1,), total, device=p.device)
+    taken = torch.zeros(count, dtype=torch.bool, device=p.device)
+    stride = triton.cdiv(count, _SAMPLE)
+    shared = (p.contiguous(), u, v, room, state)
+    for attempt in range(_ROUNDS):
+        first = attempt == 0
+        greedy.set_threshold[(1,)](
+            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), FIRST=first, SAMPLE=_SAMPLE, num_warps=8
+        )
+        greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, keys, count, _CAPACITY, FIRST=first, PART=1024)
+        greedy.take[(1,)](u, v, room, left, state, keys, taken, unit, FIRST=first, CAPACITY=_CAPACITY, num_warps=32)
+    status, _, odd, _, _ = state.tolist()
+    reference.check_finite(not odd)
+    return taken if status == greedy.DONE.value else None
 
 
 def _to_host(tensor: Tensor) -> Tensor:
