@@ -31,7 +31,7 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
 # Of values taken without the host's help: how many at most, looked at in a round, sampled to find these, and rounds.
-_FEW, _CAPACITY, _SAMPLE, _ROUNDS = 1024, 8192, 16384, 4
+_FEW, _CAPACITY, _SAMPLE, _ROUNDS = 64, 8192, 16384, 4
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
