@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from torch import Tensor
 
 import edgeproof as ep
 from edgeproof.attacks import discretize, project_local, projections
-from edgeproof.propagation.kernels import dispatch
 
 
 def algorithm_1(p: list[float], pairs: list[tuple[int, int]], total: float, local: list[int]) -> list[float]:
@@ -165,24 +163,6 @@ def test_looking_at_the_largest_first_changes_nothing(total: int, monkeypatch: p
     monkeypatch.setattr(projections, "_SAMPLED", 500)
     assert torch.equal(project_local(p, block.pairs, budget), everything)
     assert bool(everything.any())
-
-
-def test_a_backend_that_finds_more_than_it_can_look_at_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(1)
-    block = ep.attacks.sample_block(50, 1_000, generator=generator)
-    p = torch.randn(len(block.pairs), generator=generator)
-    budget = ep.Budget(20, torch.randint(0, 4, (50,), generator=generator))
-    expected = project_local(p, block.pairs, budget)
-    take_above, calls = dispatch.take_above, []
-
-    def overflows_at_first(*args: Any, **kwargs: Any) -> tuple[Tensor, list[bool | None]]:
-        calls.append(kwargs["wanted"])
-        found, done = take_above(*args, **kwargs)
-        return (~found, [None] * len(done)) if len(calls) < 3 else (found, done)
-
-    monkeypatch.setattr(dispatch, "take_above", overflows_at_first)
-    assert torch.equal(project_local(p, block.pairs, budget), expected)
-    assert len(calls) == 3
 
 
 def test_without_local_budgets_only_the_total_counts() -> None:

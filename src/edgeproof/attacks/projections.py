@@ -10,7 +10,6 @@ from torch import Tensor
 
 from edgeproof.budget import Budget
 from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.kernels.reference import steps_of
 from edgeproof.propagation.pairs import Pairs
 
 # Thresholds examined at once.
@@ -124,71 +123,33 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     if p.shape[1:] != u.shape:
         raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
     p = p.detach()
+    taken = torch.zeros_like(p, dtype=torch.bool)
     if not p.numel():
-        return torch.zeros_like(p, dtype=torch.bool)
+        return taken
     local, most = budget.local, u.numel()
     if local is None:
         local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), most)
     # No more than there are pairs can be spent, and so much can be counted in steps.
     total, room = min(budget.total, most) * _STEPS_PER_UNIT, local.clamp(max=most) * _STEPS_PER_UNIT
     if p.size(0) == 1 and not whole:
-        taken = dispatch.take_largest(p[0], u, v, total, room, _STEPS_PER_UNIT)
-        if taken is not None:
-            return taken[None]
+        at_once = dispatch.take_largest(p[0], u, v, total, room, _STEPS_PER_UNIT)
+        if at_once is not None:
+            return at_once[None]
+    rows, values = torch.arange(p.size(0), device=p.device), p
     wanted = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * budget.total, int(_LOOKED_AT_SHARE * most)))
-    # Alg. 1: clip to [0, 1], and visit in descending order; the largest are looked at first, of all rows at once.
-    least = _estimate(p, wanted)
-    found, state = dispatch.take_above(p, least, u, v, total, room, _STEPS_PER_UNIT, whole=whole, wanted=wanted)
-    for row, done in enumerate(state):
-        if done is None:
-            _go_on(p[row], found[row].fill_(False), torch.inf, u, v, total, room, whole=whole, wanted=8 * wanted)
-        elif not done:
-            _go_on(p[row], found[row], least[row], u, v, total, room, whole=whole, wanted=wanted)
-    return found
-
-
-def _go_on(
-    p: Tensor,
-    taken: Tensor,
-    least: Tensor | float,
-    u: Tensor,
-    v: Tensor,
-    total: int,
-    room: Tensor,
-    *,
-    whole: bool,
-    wanted: int,
-) -> None:
-    """Take, in descending order, what else fits among the values below ``least``; all above it have been looked at.
-
-    A pair at a full node cannot be taken, so it is passed over. But it can end it all, once less than 1 is left in all; then
-    what follows is done again, passing over nothing.
-    """
-
-    def take(values: Tensor, least: Tensor, wanted: int) -> tuple[Tensor, bool | None]:
-        found, (done,) = dispatch.take_above(
-            *(values[None], least, u, v, left, free, _STEPS_PER_UNIT), whole=whole, wanted=wanted
-        )
-        return found[0], done
-
     while True:
-        positions = taken.nonzero().squeeze(1)
-        size = steps_of(p[positions], _STEPS_PER_UNIT, whole)
-        left = total - int(size.sum())
-        free = room.index_add(0, u[positions], -size).index_add_(0, v[positions], -size)
-        below = torch.where(p < least, p, 0.0)
-        candidates = torch.where((free[u] > 0) & (free[v] > 0), below, 0.0)
-        lower = _estimate(candidates[None], wanted)
-        found, done = take(candidates, lower, wanted)
-        spent = steps_of(p[found], _STEPS_PER_UNIT, whole)
-        after = left - int(spent.sum())
-        exact = after >= _STEPS_PER_UNIT or (after == 0 and not bool((spent < _STEPS_PER_UNIT).any()))
-        if done is None or not exact:
-            found, done = take(below, below.new_zeros(1), p.numel())
-        taken |= found
-        if done:
-            return
-        least, wanted = lower, 4 * wanted
+        # Alg. 1: clip to [0, 1], and visit in descending order; the largest are looked at first.
+        found, done = dispatch.take_above(
+            *(values, _estimate(values, wanted), u, v, total, room, _STEPS_PER_UNIT), whole=whole, wanted=wanted
+        )
+        if all(done) and rows.numel() == p.size(0):
+            return found
+        finished = torch.tensor(done, device=p.device)
+        taken[rows[finished]] = found[finished]
+        rows = rows[~finished]
+        if not rows.numel():
+            return taken
+        values, wanted = p[rows], 8 * wanted
 
 
 def _estimate(p: Tensor, wanted: int) -> Tensor:

@@ -50,7 +50,7 @@ class Backend(Protocol):
         *,
         whole: bool,
         wanted: int,
-    ) -> tuple[Tensor, list[bool | None]]: ...
+    ) -> tuple[Tensor, list[bool]]: ...
 
     def take_largest(self, p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None: ...
 
@@ -148,7 +148,7 @@ def take_above(
     whole: bool,
     wanted: int,
     backend: str | None = None,
-) -> tuple[Tensor, list[bool | None]]:
+) -> tuple[Tensor, list[bool]]:
     """Which of the largest values fit into a common box and one at each end, row by row, by the backend chosen."""
     chosen = choose((p, u, v, local), backend)
     return chosen.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)

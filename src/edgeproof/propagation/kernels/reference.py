@@ -182,7 +182,7 @@ def take_above(
     whole: bool,
     wanted: int,
     take: Callable[[Tensor, Tensor, Tensor, int, Tensor], tuple[Tensor, bool]] = take_in_order,
-) -> tuple[Tensor, list[bool | None]]:
+) -> tuple[Tensor, list[bool]]:
     """Which of the largest values fit, taken in descending order, equal ones in their own order.
 
     Args:
@@ -199,12 +199,10 @@ def take_above(
 
     Returns:
         Which were taken, shape ``[rows, b]``; and for each row whether that is all there is to take: the common box ended it,
-        or all positive values were looked at. None where there were more values than could be looked at: what was taken of
-        such a row is of no use.
+        or all positive values were looked at. Where that is false, what was taken may be of no use.
     """
     check_finite(bool(p.sum().isfinite()))
-    taken = torch.zeros_like(p, dtype=torch.bool)
-    done: list[bool | None] = []
+    taken, done = torch.zeros_like(p, dtype=torch.bool), []
     for row, (values, threshold) in enumerate(zip(p, least.tolist(), strict=True)):
         positions = (values >= threshold if threshold > 0 else values > 0).nonzero().squeeze(1)
         positions = positions[values[positions].argsort(descending=True, stable=True)]

@@ -143,7 +143,7 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
 
 def take_above(
     p: Tensor, least: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, whole: bool, wanted: int
-) -> tuple[Tensor, list[bool | None]]:
+) -> tuple[Tensor, list[bool]]:
     """See :func:`edgeproof.propagation.kernels.reference.take_above`.
 
     The GPU finds the largest values and sorts them. To take them one after another is the CPU's: each depends on those before
@@ -172,8 +172,7 @@ def take_above(
     positions, ended = numba_cpu.take_keys(keys, ends, found, total, room, unit, whole=whole)
     places = torch.cat([row * count + chosen for row, chosen in enumerate(positions)]).to(p.device)
     taken = torch.zeros(rows * count, dtype=torch.bool, device=p.device).index_fill_(0, places, True).view(rows, count)
-    done = (ended | (everything[:, 0] > 0)).tolist()
-    return taken, [one if many <= capacity else None for one, many in zip(done, report[:, 0].tolist(), strict=True)]
+    return taken, ((report[:, 0] <= capacity) & (ended | (everything[:, 0] > 0))).tolist()
 
 
 def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
