@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GraphConv
+from torch_geometric.nn import GraphConv, LEConv
 from torch_geometric.nn.models import GCN as PyGGCN
 from torch_geometric.utils import to_undirected
 
@@ -22,12 +22,12 @@ from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pai
 from edgeproof.propagation.kernels import numba_cpu, reference
 
 
-class TwoGraphConvs(nn.Module):
-    """A user's model: PyG layers, unnormalised sums, no knowledge of this library."""
+class TwoLayers(nn.Module):
+    """A user's model: two layers of PyG, no knowledge of this library."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, layer: Callable[[int, int], nn.Module], in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.first, self.second = GraphConv(in_channels, 4), GraphConv(4, out_channels)
+        self.first, self.second = layer(in_channels, 4), layer(4, out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         h = self.first(x, edge_index, edge_weight).tanh()
@@ -97,8 +97,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "mixed": (lambda: Mixed(5, 3).double(), "propagate"),
     "secretive": (lambda: Secretive(5, 3).double(), "autograd"),
     "unruly": (lambda: Unruly(5, 3).double(), "autograd"),
-    "PyG GCN": (lambda: PyGGCN(5, 4, 2, 3).double(), "autograd"),
-    "PyG GraphConv": (lambda: TwoGraphConvs(5, 3).double(), "autograd"),
+    "PyG GCN": (lambda: PyGGCN(5, 4, 2, 3).double(), "propagate"),
+    "PyG GraphConv": (lambda: TwoLayers(GraphConv, 5, 3).double(), "propagate"),
+    "PyG LEConv": (lambda: TwoLayers(LEConv, 5, 3).double(), "autograd"),
 }
 
 
@@ -197,7 +198,7 @@ def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor
     return pairs[:, order], gradient[order]
 
 
-@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT", "MLP", "PyG GraphConv"])
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT", "MLP", "PyG GraphConv", "PyG LEConv"])
 @pytest.mark.parametrize("k", [1, 4, 21, 50])
 @pytest.mark.parametrize("few", [0, 100])
 def test_top_is_brute_force(few: int, name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +362,7 @@ def test_models_that_ignore_weights_are_refused(conv: str, double: Data) -> None
         EdgeGradientEngine(Deaf(), double, torch.arange(7))
 
 
-@pytest.mark.parametrize("name", ["GCN", "PyG GCN"])
+@pytest.mark.parametrize("name", ["GCN", "PyG GCN", "PyG LEConv"])
 def test_the_callers_mode_does_not_matter(name: str, double: Data) -> None:
     model = MODELS[name][0]()
     with torch.no_grad():

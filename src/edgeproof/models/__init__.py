@@ -9,6 +9,7 @@ from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.mlp import MLP
 from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
+from edgeproof.propagation.adopt import EdgeWeighted
 
 __all__ = [
     "APPNP",
@@ -17,6 +18,7 @@ __all__ = [
     "GPRGNN",
     "MLP",
     "ChebNetII",
+    "EdgeWeighted",
     "GraphModel",
     "available",
     "build",

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edgeproof.models.base import GraphModel, check_positive
-from edgeproof.propagation import Adjacency, propagate, spmm
-from edgeproof.propagation.rules import Attention, Plain
+from edgeproof.propagation import Adjacency, propagate
+from edgeproof.propagation.attention import attention
 
 _SLOPE = 0.2
 
@@ -64,10 +64,10 @@ class GAT(GraphModel):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.with_self_loops
-        for layer, attention in enumerate(self.attentions):
+        for layer, attend in enumerate(self.attentions):
             if layer > 0:
                 h = F.dropout(h.relu(), self.dropout, self.training) @ self.weights[layer]
-            h = attention(h, adjacency)
+            h = attend(h, adjacency)
         return h
 
 
@@ -83,21 +83,7 @@ class _Attention(nn.Module):
     def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         heads = h.chunk(self.receiver.size(0), dim=1)
         attended = [
-            propagate(_attention(adjacency, head @ receiver, head @ sender), head)
+            propagate(attention(adjacency, head @ receiver, head @ sender, _SLOPE), head)
             for head, receiver, sender in zip(heads, self.receiver, self.sender, strict=True)
         ]
         return torch.cat(attended, dim=1) + self.bias
-
-
-def _attention(adjacency: Adjacency, receiver: Tensor, sender: Tensor) -> Adjacency:
-    r"""The weights :math:`\alpha_{uv}` from each node's two scores."""
-    row, col = adjacency.pattern.row, adjacency.pattern.col
-    score = F.leaky_relu(receiver[row] + sender[col], _SLOPE)
-    # The largest score of a row's edges cancels out; subtracting it keeps exp from overflowing. Entries of weight 0 are no
-    # edges: they have no say in it, and their own exp, which only their gradient sees, is kept finite.
-    counted = torch.where(adjacency.weight > 0, score.detach(), -torch.inf)
-    largest = torch.full_like(receiver, -torch.inf).scatter_reduce(0, row, counted, "amax")
-    raw = adjacency.with_weight(adjacency.weight * (score - largest[row]).clamp(max=Attention.MOST).exp())
-    total = spmm(raw, torch.ones_like(receiver)[:, None]).squeeze(1)
-    rule = Attention(receiver, sender, largest, total, _SLOPE) if isinstance(adjacency.rule, Plain) else None
-    return adjacency.with_weight(raw.weight / total[row], rule=rule)

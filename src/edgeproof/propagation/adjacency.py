@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof.propagation.propagate import spmm
-from edgeproof.propagation.rules import Normalized, Plain, Rule
+from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +171,15 @@ class Adjacency:
             with _outliving():
                 self._normalized[self_loops] = self._normalize(self_loops)
         return self._normalized[self_loops]
+
+    @property
+    def averaged(self) -> Adjacency:
+        r"""Means over neighbours, :math:`\hat A_{uv} = A_{uv} / d_u`; a node without any has no entries."""
+        degree = self.degree
+        connected = degree > 0
+        inverse = torch.where(connected, torch.where(connected, degree, 1.0).reciprocal(), 0.0)
+        rule = Averaged(inverse) if isinstance(self.rule, Plain) else None
+        return self.with_weight(inverse[self.pattern.row] * self.weight, rule=rule)
 
     def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:
         r"""The graph with pairs flipped in part, :math:`\tilde A_{uv} = A_{uv} + (1 - 2 A_{uv}) p_{uv}`.

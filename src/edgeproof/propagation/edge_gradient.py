@@ -8,6 +8,7 @@ and was blamed for (:mod:`~edgeproof.propagation.pair_scores`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from edgeproof import losses
 from edgeproof._modes import evaluating
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
+from edgeproof.propagation.adopt import CannotAdoptError, adopt, caching_layer
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
 from edgeproof.propagation.copies import Copies, Diffusing
@@ -120,8 +122,9 @@ class EdgeGradientEngine:
 
     The features are encoded once. A model in two halves whose every use of the graph is a call of
     :func:`~edgeproof.propagation.propagate` over a matrix of known rule takes the ``"propagate"`` path; that this holds is
-    verified against autograd on some pairs when a model is first seen. Any other module called as
-    ``model(x, edge_index, edge_weight)`` takes the ``"autograd"`` path: the pairs asked for join the graph with weight 0.
+    verified against autograd on some pairs when a model is first seen. So does a model of PyG's standard layers, as it is
+    (:mod:`~edgeproof.propagation.adopt`). Any other module called as ``model(x, edge_index, edge_weight)`` takes the
+    ``"autograd"`` path: the pairs asked for join the graph with weight 0.
 
     The model is used in evaluation mode. Whoever changes its parameters calls :meth:`refresh`.
 
@@ -174,12 +177,16 @@ class EdgeGradientEngine:
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
         self._captured: CapturedRun | None = None
-        self._copies = Copies(model, data)
         self._signed: tuple[Pairs, Tensor] | None = None
         self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
-        self.path = path or ("propagate" if _propagates(model, data) else "autograd")
-        if self.path == "autograd":
-            self._check_weights()
+        reason = self._adopt(path)
+        self._copies = Copies(self.model, data)
+        self.path = path or ("propagate" if _propagates(self.model, data) else "autograd")
+        if self.path == "autograd" and not self._weighs():
+            raise ValueError(
+                f"{type(model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
+                f"a flip does: it may ignore edge_weight, or keep what it computed from an earlier graph{reason}"
+            )
 
     @cached_property
     def edge_key(self) -> Tensor:
@@ -314,10 +321,32 @@ class EdgeGradientEngine:
             raise ValueError(f"expected {len(ordered)} weights between 0 and 1, got {flip}")
         return pairs, flip
 
-    def _check_weights(self) -> None:
-        """Raise unless an edge of weight 0 is no edge to the model, on some pairs: all of this path rests on it."""
+    def _adopt(self, path: str | None) -> str:
+        """Put a model of PyG's layers in place of the user's, where that serves; otherwise the reason, for an error's end."""
+        model = self.model
+        if isinstance(model, Diffusing):
+            return ""
+        cached = caching_layer(model)
+        if cached is not None:
+            raise ValueError(
+                f"{type(model).__name__} has a layer {cached} with cached=True, which answers every graph with the first one "
+                "it saw: build it with cached=False"
+            )
+        try:
+            adopted = adopt(model, self.data)
+        except CannotAdoptError as error:
+            return f" ({error})"
+        # Whoever asks for autograd gets it on the model itself, if that has edge weights.
+        if path != "autograd" or not self._weighs():
+            self.model = adopted
+        return ""
+
+    def _weighs(self) -> bool:
+        """Whether an edge of weight 0 is no edge to the model, on some pairs: all of the autograd path rests on it."""
+        if not _takes_weights(self.model):
+            return False
         if self.num_nodes < 2:
-            return
+            return True
         pairs = _some_pairs(self.data)
         nothing, whole = self.adjacency.weight.new_zeros(len(pairs)), self.adjacency.weight.new_ones(len(pairs))
         edges = self.edge_key[:8]
@@ -333,12 +362,10 @@ class EdgeGradientEngine:
                 without = self.model(
                     self.data.x, self.data.edge_index[:, kept], self.adjacency.weight.new_ones(int(kept.sum()))
                 )
-        for one, other in ((clean, idle), (removed, without)):
-            if not bool((one - other).abs().max() <= _AGREE[one.dtype] * other.abs().max() + 1e-12):
-                raise ValueError(
-                    f"{type(self.model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
-                    "a flip does: it may ignore edge_weight, or keep what it computed from an earlier graph"
-                )
+        return all(
+            bool((one - other).abs().max() <= _AGREE[one.dtype] * other.abs().max() + 1e-12)
+            for one, other in ((clean, idle), (removed, without))
+        )
 
     def _check_same_graph(self, pairs: Pairs) -> None:
         if pairs.num_nodes != self.num_nodes:
@@ -424,6 +451,15 @@ def _propagates(model: nn.Module, data: Data) -> bool:
     # A gradient of zero everywhere shows nothing: such a model is looked at again next time.
     if bool(pairs_of_results[1][1].any()):
         _VERIFIED.add(model)
+    return True
+
+
+def _takes_weights(model: nn.Module) -> bool:
+    """Whether a third argument can be handed to the model at all."""
+    try:
+        inspect.signature(model.forward).bind(None, None, None)
+    except TypeError:
+        return False
     return True
 
 

@@ -7,10 +7,12 @@ edge weight :math:`w_{uv} = w_{vu}`, present or not,
 - **normalised** (:math:`\hat A_{uv} = s_u w_{uv} s_v`, :math:`s = d^{-1/2}`): the same with :math:`s_u b_k[u]` and
   :math:`s_u h_k[u]` in place of :math:`b_k[u]` and :math:`h_k[u]`, plus :math:`\delta_u + \delta_v` for the two degrees, where
   :math:`\delta_u = -\tfrac{1}{2} s_u^2 \sum_k ( b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u] )`;
+- **averaged** (:math:`\hat A_{uv} = w_{uv} / d_u`): the same with :math:`b_k[u] / d_u` in place of :math:`b_k[u]`, and
+  :math:`\delta_u = -\tfrac{1}{d_u} \sum_k b_k[u] \cdot o_k[u]`;
 - **attention** (:math:`\hat A_{uv} = w_{uv} e_{uv} / Z_u`): :math:`e_{uv} / Z_u \; b[u] \cdot (h[v] - o[u])`, and the same
   with :math:`u` and :math:`v` exchanged.
 
-The first two are one bilinear form :math:`B_u \cdot H_v + H_u \cdot B_v + \delta_u + \delta_v`.
+The first three are one bilinear form :math:`B_u \cdot H_v + H_u \cdot B_v + \delta_u + \delta_v`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from torch.nn import functional as F
 from edgeproof.propagation.kernels import dispatch, reference
 from edgeproof.propagation.pairs import Pairs
 from edgeproof.propagation.propagate import Call
-from edgeproof.propagation.rules import Attention, Normalized, Plain
+from edgeproof.propagation.rules import Attention, Averaged, Normalized, Plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +120,10 @@ def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
     b, h = [_known(call.grad_out) for call in calls], [call.x for call in calls]
     if isinstance(rule, Plain):
         return _join(b), _join(h), b[0].new_zeros(b[0].size(0))
+    if isinstance(rule, Averaged):
+        inverse = rule.inverse.detach()
+        blame = sum((one * _known(call.out)).sum(dim=1) for one, call in zip(b, calls, strict=True))
+        return _join(b) * inverse[:, None], _join(h), -inverse * blame
     assert isinstance(rule, Normalized)
     scale = rule.scale.detach()
     column = scale[:, None]

@@ -33,6 +33,20 @@ class Normalized:
 
 
 @dataclass(frozen=True, eq=False)
+class Averaged:
+    r"""Means over neighbours: :math:`\hat A_{uv} = w_{uv} / d_u`, :math:`d = w \mathbf 1`.
+
+    A node of degree 0 hears nothing; its first edge, however light, is heard in full, so no derivative exists there, and the
+    gradient is 0.
+
+    Args:
+        inverse: :math:`1 / d`, 0 for a node of degree 0.
+    """
+
+    inverse: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Attention:
     r"""Attention: :math:`\hat A_{uv} = w_{uv} e^{s_{uv} - m_u} / Z_u`, :math:`s_{uv} = \mathrm{LeakyReLU}(r_u + t_v)`.
 
@@ -54,4 +68,4 @@ class Attention:
     slope: float
 
 
-Rule = Plain | Normalized | Attention
+Rule = Plain | Normalized | Averaged | Attention

@@ -1,0 +1,244 @@
+"""Models of PyG's layers, with every message sent through :func:`~edgeproof.propagation.propagate`.
+
+A layer of PyG gathers its messages itself, so nobody else can see them. Here each one is replaced by the same layer over an
+:class:`~edgeproof.propagation.Adjacency`, with the parameters that it has; everything around the layers stays the user's own
+code, which hands the graph from layer to layer without looking into it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
+
+from edgeproof._modes import evaluating
+from edgeproof.propagation.adjacency import Adjacency, as_adjacency
+from edgeproof.propagation.attention import attention
+from edgeproof.propagation.propagate import propagate
+
+# How far the logits of a model and of what replaces it may differ, relative to the largest.
+_AGREE = {torch.float32: 1e-4, torch.float64: 1e-10}
+
+
+class CannotAdoptError(ValueError):
+    """A model does more with its graph than to hand it to layers that are known here."""
+
+
+class EdgeWeighted(nn.Module):
+    """A model whose messages are weighted, so that its output can be differentiated in the edges.
+
+    For models of PyG's ``GCNConv``, ``SGConv``, ``APPNP``, ``GraphConv`` and ``GATConv`` the library does this by itself.
+    Models of ``SAGEConv`` (means and sums) and ``GINConv`` take no edge weights at all: wrap them to say that a weight of 0
+    shall mean no edge and that a weight in between shall count in part. Where all weights are 1 nothing changes.
+
+    The parameters are the model's own: training one trains the other.
+
+    Args:
+        model: called as ``model(x, edge_index)``.
+
+    >>> from torch_geometric.nn.models import GraphSAGE
+    >>> model = EdgeWeighted(GraphSAGE(3, 8, num_layers=2, out_channels=2))
+    >>> x, edge_index = torch.ones(3, 3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> weight = torch.ones(4, requires_grad=True)
+    >>> model(x, edge_index, weight).sum().backward()
+    >>> weight.grad.shape
+    torch.Size([4])
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.inner = _with_layers_replaced(model)
+        self.training = model.training
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Nothing: where the first message stands is the model's own affair."""
+        return x
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        """Logits of every node."""
+        try:
+            logits: Tensor = self.inner(h, adjacency)
+        except (AttributeError, TypeError) as error:
+            raise CannotAdoptError(f"it looks into its graph, not only its layers do ({error})") from error
+        return logits
+
+    def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits of every node; a weight of 0 is no edge."""
+        return self.diffuse(x, as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype))
+
+
+class _Layer(nn.Module):
+    """A layer of PyG over an adjacency matrix."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv: Any = conv
+
+    def forward(
+        self, x: Tensor, edge_index: Adjacency, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
+    ) -> Tensor:
+        if not isinstance(edge_index, Adjacency) or edge_weight is not None or edge_attr is not None:
+            raise TypeError(f"{type(self.conv).__name__} was given a graph or weights that the model made itself")
+        return self.run(x, edge_index)
+
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        raise NotImplementedError
+
+    def _normalized(self, adjacency: Adjacency) -> Adjacency:
+        if not getattr(self.conv, "normalize", True):
+            return adjacency
+        return adjacency.normalized(self_loops=self.conv.add_self_loops)
+
+
+class _GCN(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        return _plus(propagate(self._normalized(adjacency), self.conv.lin(x)), self.conv.bias)
+
+
+class _SG(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        # The linear map and the propagation change places: there are fewer classes than features.
+        h, matrix = x @ self.conv.lin.weight.T, self._normalized(adjacency)
+        for _ in range(self.conv.K):
+            h = propagate(matrix, h)
+        return _plus(h, self.conv.lin.bias)
+
+
+class _APPNP(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        h, matrix = x, self._normalized(adjacency)
+        for _ in range(self.conv.K):
+            matrix_now = _dropped(matrix, self.conv.dropout, self.training)
+            h = (1 - self.conv.alpha) * propagate(matrix_now, h) + self.conv.alpha * x
+        return h
+
+
+class _Graph(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        heard = propagate(adjacency, x @ self.conv.lin_rel.weight.T)
+        return _plus(heard, self.conv.lin_rel.bias) + cast(Tensor, self.conv.lin_root(x))
+
+
+class _GAT(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        conv, loops = self.conv, adjacency.with_self_loops
+        states = conv.lin(x).view(-1, conv.heads, conv.out_channels)
+        heads = []
+        for head in range(conv.heads):
+            h = states[:, head]
+            matrix = attention(loops, h @ conv.att_dst[0, head], h @ conv.att_src[0, head], conv.negative_slope)
+            heads.append(propagate(_dropped(matrix, conv.dropout, self.training), h))
+        out = torch.cat(heads, dim=1) if conv.concat else torch.stack(heads).mean(dim=0)
+        return _plus(out if conv.res is None else out + conv.res(x), conv.bias)
+
+
+class _SAGE(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        conv = self.conv
+        matrix = adjacency.averaged if conv.aggr == "mean" else adjacency
+        h = conv.lin(x).relu() if conv.project else x
+        out = _plus(propagate(matrix, h @ conv.lin_l.weight.T), conv.lin_l.bias)
+        if conv.root_weight:
+            out = out + conv.lin_r(x)
+        return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
+
+
+class _GIN(_Layer):
+    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        out: Tensor = self.conv.nn(propagate(adjacency, x) + (1 + self.conv.eps) * x)
+        return out
+
+
+# What replaces each layer, and which settings it must have: those that mean something else are refused.
+_LAYERS: dict[type, tuple[type[_Layer], dict[str, Any]]] = {
+    GCNConv: (_GCN, {"improved": False, "cached": False}),
+    SGConv: (_SG, {"cached": False}),
+    APPNP: (_APPNP, {"cached": False}),
+    GraphConv: (_Graph, {"aggr": "add"}),
+    GATConv: (_GAT, {"add_self_loops": True, "edge_dim": None, "lin_src": None}),
+    SAGEConv: (_SAGE, {}),
+    GINConv: (_GIN, {"aggr": "add"}),
+}
+# Layers that take no edge weights, nor a place for them that everyone agrees on: they are replaced only where asked for.
+_WEIGHTLESS = (SAGEConv, GINConv)
+
+
+def adopt(model: nn.Module, data: Data) -> EdgeWeighted:
+    """The model with its layers replaced, where that gives the same logits on this graph; remembered.
+
+    Raises:
+        CannotAdoptError: with the reason, if it cannot be done or does not give the same.
+    """
+    found = _ADOPTED.get(model)
+    if found is None:
+        weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
+        if weightless:
+            raise CannotAdoptError(
+                f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) weighs its messages"
+            )
+        found = EdgeWeighted(model)
+        with torch.no_grad(), evaluating(model), evaluating(found):
+            expected, logits = model(data.x, data.edge_index), found(data.x, data.edge_index)
+        if expected.shape != logits.shape or not bool(
+            (expected - logits).abs().max() <= _AGREE[logits.dtype] * expected.abs().max() + 1e-12
+        ):
+            raise CannotAdoptError("its messages are not only those of its layers")
+        _ADOPTED[model] = found
+    return found
+
+
+def caching_layer(model: nn.Module) -> str | None:
+    """The name of a layer that keeps what it computed from the first graph, as some of PyG's can be told to."""
+    return next((type(module).__name__ for module in model.modules() if getattr(module, "cached", False) is True), None)
+
+
+_ADOPTED: WeakKeyDictionary[nn.Module, EdgeWeighted] = WeakKeyDictionary()
+
+
+def _with_layers_replaced(model: nn.Module) -> nn.Module:
+    """A copy of the modules around the very same parameters, each layer of PyG replaced."""
+    kept = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    inner = copy.deepcopy(model, cast(dict[int, Any], kept))
+    layers = {id(module): _replaced(module) for module in inner.modules() if isinstance(module, MessagePassing)}
+    if not layers:
+        raise CannotAdoptError("it has no layers of torch_geometric.nn")
+    if id(inner) in layers:
+        return layers[id(inner)]
+    for parent in list(inner.modules()):
+        # Not named_children: it passes over a layer that is used twice.
+        for name, child in parent._modules.items():
+            if id(child) in layers:
+                parent._modules[name] = layers[id(child)]
+    return inner
+
+
+def _replaced(conv: nn.Module) -> _Layer:
+    name = type(conv).__name__
+    if type(conv) not in _LAYERS:
+        known = ", ".join(layer.__name__ for layer in _LAYERS)
+        raise CannotAdoptError(f"its layer {name} is none of {known}")
+    layer, needed = _LAYERS[type(conv)]
+    for setting, value in {"flow": "source_to_target", **needed}.items():
+        found = getattr(conv, setting)
+        if found != value:
+            raise CannotAdoptError(f"its layer {name} has {setting}={found!r}, expected {value!r}")
+    if isinstance(conv, SAGEConv) and conv.aggr not in ("mean", "add", "sum"):
+        raise CannotAdoptError(f"its layer {name} has aggr={conv.aggr!r}, expected 'mean' or 'sum'")
+    replaced = layer(conv)
+    replaced.training = conv.training
+    return replaced
+
+
+def _plus(out: Tensor, bias: Tensor | None) -> Tensor:
+    return out if bias is None else out + bias
+
+
+def _dropped(matrix: Adjacency, share: float, training: bool) -> Adjacency:
+    """Entries dropped while training; not in evaluation, where gradients are asked for."""
+    return matrix.with_weight(F.dropout(matrix.weight, share)) if training and share else matrix
