@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN as PyGGCN
+from torch_geometric.nn import LEConv
 
 import edgeproof as ep
 from edgeproof.attacks import (
@@ -42,15 +43,15 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:7]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "MLP", "PyG"]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "MLP", "PyG", "LEConv"]
 
 
 class Own(nn.Module):
     """A user's model: PyG's, as it is."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.net = PyGGCN(in_channels, 8, 2, out_channels)
+        self.net = net
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         out: Tensor = self.net(x, edge_index, edge_weight)
@@ -59,9 +60,10 @@ class Own(nn.Module):
 
 def build(name: str, data: Data) -> nn.Module:
     classes = ep.num_classes(data)
-    if name == "PyG":
+    if name in ("PyG", "LEConv"):
         torch.manual_seed(0)
-        return Own(data.num_features, classes)
+        # Of the two, only the first's layers are known to the library.
+        return Own(PyGGCN(data.num_features, 8, 2, classes) if name == "PyG" else LEConv(data.num_features, classes))
     return ep.models.build(name, data.num_features, classes, {"hidden_channels": 8}, seed=0)
 
 
@@ -105,7 +107,7 @@ def test_every_attack_on_every_model(attack: Attack, name: str, small: Data) -> 
     assert [result.flips.size(1) for result in results[2:]] == [0, 0]
     if attack in USING_GRADIENTS:
         assert all(result.accuracy <= result.clean_accuracy for result in results)
-        assert results[0].path == ("autograd" if name == "PyG" else "propagate")
+        assert results[0].path == ("autograd" if name == "LEConv" else "propagate")
     again = attack(model, small, nodes, budgets[0], seed=1)
     assert torch.equal(again.flips, results[0].flips)
     assert again.trace == results[0].trace

@@ -2,6 +2,16 @@
 
 from edgeproof.evaluation.checks import EvaluationWarning
 from edgeproof.evaluation.clean import clean_accuracy, clean_scores
+from edgeproof.evaluation.model_check import ModelCheck, check_model
 from edgeproof.evaluation.robust import Evaluation, Row, evaluate
 
-__all__ = ["Evaluation", "EvaluationWarning", "Row", "clean_accuracy", "clean_scores", "evaluate"]
+__all__ = [
+    "Evaluation",
+    "EvaluationWarning",
+    "ModelCheck",
+    "Row",
+    "check_model",
+    "clean_accuracy",
+    "clean_scores",
+    "evaluate",
+]
