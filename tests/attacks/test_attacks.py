@@ -42,7 +42,7 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:7]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "MLP", "PyG"]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG"]
 
 
 class Own(nn.Module):
