@@ -43,7 +43,7 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:7]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "MLP", "PyG", "LEConv"]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv"]
 
 
 class Own(nn.Module):

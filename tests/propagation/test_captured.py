@@ -19,7 +19,7 @@ def data() -> Data:
     return ep.datasets.csbm("homophilous", num_nodes=300, p=0.05, q=0.01, seed=3).to("cuda")
 
 
-@pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT"])
+@pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "GRAND", "ChebNetII", "GAT"])
 def test_a_replay_is_a_run(name: str, data: Data) -> None:
     model = ep.models.build(name, 21, 2, seed=0).to("cuda")
     nodes = torch.arange(0, 300, 2, device="cuda")

@@ -91,6 +91,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "APPNP": (library_model("APPNP"), "propagate"),
     "GPRGNN": (library_model("GPRGNN"), "propagate"),
     "ChebNetII": (library_model("ChebNetII"), "propagate"),
+    "GRAND": (library_model("GRAND"), "propagate"),
+    "GRAND-8": (library_model("GRAND", K=8, input_dropout=0.5), "propagate"),
     "MLP": (library_model("MLP"), "propagate"),
     "GAT": (library_model("GAT"), "propagate"),
     "GAT-heads": (library_model("GAT", heads=2, num_layers=3), "propagate"),
@@ -172,7 +174,7 @@ def test_gradient_at_every_pair(name: str, flips: str, double: Data) -> None:
     nodes=st.integers(2, 9),
     density=st.floats(0, 1),
     flipped=st.integers(0, 12),
-    name=st.sampled_from(["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT-heads"]),
+    name=st.sampled_from(["GCN", "APPNP", "GPRGNN", "GRAND", "ChebNetII", "GAT-heads"]),
 )
 def test_gradient_on_random_graphs(seed: int, nodes: int, density: float, flipped: int, name: str) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -198,7 +200,7 @@ def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor
     return pairs[:, order], gradient[order]
 
 
-@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT", "MLP", "PyG GraphConv", "PyG LEConv"])
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GRAND", "ChebNetII", "GAT", "MLP", "PyG GraphConv", "PyG LEConv"])
 @pytest.mark.parametrize("k", [1, 4, 21, 50])
 @pytest.mark.parametrize("few", [0, 100])
 def test_top_is_brute_force(few: int, name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,7 +483,7 @@ def test_nothing_to_score_is_fine(double: Data) -> None:
         assert gradient.top(3, among=torch.tensor([4])).pairs.shape == (2, 0)
 
 
-@pytest.mark.parametrize("name", ["GCN", "GAT", "GPRGNN", "ChebNetII", "MLP"])
+@pytest.mark.parametrize("name", ["GCN", "GAT", "GPRGNN", "GRAND", "ChebNetII", "MLP"])
 def test_many_sets_of_flips_side_by_side(name: str, sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each as if it were alone, on the graph with these flips; on the other path, too."""
     model = ep.models.build(name, sbm.num_features, 2, {"hidden_channels": 8}, seed=0).double()

@@ -1,11 +1,12 @@
 """Models, one architecture a file; each called as ``model(x, edge_index, edge_weight=None)``."""
 
 from edgeproof.models.appnp import APPNP
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import GraphModel, WithObjective
 from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
+from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
@@ -16,10 +17,12 @@ __all__ = [
     "GAT",
     "GCN",
     "GPRGNN",
+    "GRAND",
     "MLP",
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "WithObjective",
     "available",
     "build",
     "graph_of",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from edgeproof.losses import Loss
 from edgeproof.propagation import Adjacency, as_adjacency
 
 
@@ -80,6 +81,28 @@ class GraphModel(nn.Module, ABC):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
         return f"{type(self).__name__}({arguments})"
+
+
+@runtime_checkable
+class WithObjective(Protocol):
+    """A model that says itself what training lowers; any other is trained on the loss alone."""
+
+    def training_objective(
+        self, x: Tensor, graph: Tensor | Adjacency, nodes: Tensor, labels: Tensor, loss: Loss
+    ) -> tuple[Tensor, Tensor]:
+        """What one step of training lowers; called in training mode, with torch's global generator seeded.
+
+        Args:
+            x: features, shape ``[nodes, in_channels]``.
+            graph: what the model takes as its ``edge_index``, under attack if there is one.
+            nodes: the nodes that count.
+            labels: their labels, in the same order.
+            loss: the loss of training at this moment.
+
+        Returns:
+            The objective, a number to differentiate; and logits of the nodes that count, to take accuracy from.
+        """
+        ...
 
 
 def check_positive(**values: int) -> None:

@@ -15,16 +15,19 @@ from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
+from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 
-_MODELS: dict[str, type[GraphModel]] = {model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, MLP)}
+_MODELS: dict[str, type[GraphModel]] = {
+    model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, GRAND, MLP)
+}
 
 
 def available() -> list[str]:
     """Names of all models.
 
     >>> available()
-    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'MLP']
+    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP']
     """
     return list(_MODELS)
 

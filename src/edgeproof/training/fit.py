@@ -45,7 +45,8 @@ def train(
 
     Args:
         model: any module called as ``model(x, edge_index, edge_weight=None)``; if it has ``parameter_groups()``, the optimizer
-            uses them.
+            uses them; if it has ``training_objective()``, that is what training lowers
+            (see :class:`~edgeproof.models.WithObjective`).
         split: who is trained and validated on.
         attack: what to train against, used as it is; ``LRBCD().for_training()`` has the paper's settings for training. None
             for clean training.

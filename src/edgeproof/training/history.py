@@ -18,7 +18,8 @@ class Epoch:
 
     Args:
         epoch: its number.
-        train_loss: loss on the training nodes, with dropout; in adversarial training on the attacked graph.
+        train_loss: what training lowers, the loss on the training nodes or the model's own objective, with dropout; in
+            adversarial training on the attacked graph.
         train_accuracy: accuracy on them, likewise.
         val_loss: loss on the validation nodes after the step, in adversarial training on the attacked graph; none where it was
             not measured.

@@ -106,10 +106,9 @@ def _loop(
             flips = train.attacked(epoch, share, watch, start)
             model.train()
             optimizer.zero_grad()
-            logits = train.logits(flips)
-            train_loss = loss(logits, train.labels)
+            train_loss, logits = train.objective(loss, flips)
             if config.clean_share and flips is not None:
-                train_loss = torch.lerp(train_loss, loss(train.logits(), train.labels), config.clean_share)
+                train_loss = torch.lerp(train_loss, train.objective(loss)[0], config.clean_share)
             measured = {"train_loss": train_loss.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
             good.check(epoch, measured)
             train_loss.backward()

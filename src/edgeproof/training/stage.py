@@ -7,7 +7,8 @@ from torch_geometric.data import Data
 
 from edgeproof.attacks.watch import Watch
 from edgeproof.graph import flip_pairs
-from edgeproof.models import graph_of
+from edgeproof.losses import Loss
+from edgeproof.models import WithObjective, graph_of
 from edgeproof.propagation import Adjacency
 from edgeproof.training.adversarial import Adversary, Threat
 
@@ -37,11 +38,23 @@ class Stage:
 
     def logits(self, flips: Tensor | None = None) -> Tensor:
         """Logits of the nodes that count, on the graph with these flips."""
-        graph = self.graph
-        if flips is not None and flips.numel():
-            if isinstance(graph, Adjacency):
-                graph = graph.perturbed(flips, graph.weight.new_ones(flips.size(1)))
-            else:
-                graph = graph_of(self.model, flip_pairs(self.data, flips))
-        logits: Tensor = self.model(self.data.x, graph)
+        logits: Tensor = self.model(self.data.x, self._graph_with(flips))
         return logits[self.nodes]
+
+    def objective(self, loss: Loss, flips: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What training lowers on the graph with these flips, and the logits of the nodes that count.
+
+        The objective is the model's own, if it has one, and the loss otherwise.
+        """
+        if isinstance(self.model, WithObjective):
+            graph = self._graph_with(flips)
+            return self.model.training_objective(self.data.x, graph, self.nodes, self.labels, loss)
+        logits = self.logits(flips)
+        return loss(logits, self.labels), logits
+
+    def _graph_with(self, flips: Tensor | None) -> Tensor | Adjacency:
+        if flips is None or not flips.numel():
+            return self.graph
+        if isinstance(self.graph, Adjacency):
+            return self.graph.perturbed(flips, self.graph.weight.new_ones(flips.size(1)))
+        return graph_of(self.model, flip_pairs(self.data, flips))

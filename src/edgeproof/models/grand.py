@@ -1,0 +1,137 @@
+"""Graph random neural network (Feng et al., NeurIPS 2020): random propagation, trained to agree with itself."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from edgeproof.losses import Loss
+from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.propagation import Adjacency, as_adjacency, propagate
+
+
+class GRAND(GraphModel):
+    r"""Whole nodes are dropped, the rest is propagated, and an MLP of two layers reads the mean of all orders.
+
+    .. math::
+        Z = \mathrm{MLP}(\bar X), \qquad \bar X = \tfrac{1}{K + 1} \sum_{k=0}^K \hat A^k \tilde X, \qquad
+        \hat A = D^{-1/2} (A + I) D^{-1/2}.
+
+    DropNode: while training, each row of :math:`\tilde X` is zero with probability :math:`\delta` and that of :math:`X`
+    otherwise; afterwards :math:`\tilde X = (1 - \delta) X`, its mean. Training looks at several such propagations and asks them
+    to agree, see :meth:`training_objective`.
+
+    The defaults are its paper's for Citeseer. For Cora these differ: ``K=8, input_dropout=0.5, dropout=0.5, samples=4,
+    temperature=0.5, consistency=1.0``.
+
+    Args:
+        in_channels: features per node.
+        out_channels: classes.
+        hidden_channels: width of the MLP's hidden layer.
+        K: highest order of propagation.
+        dropnode: the probability :math:`\delta` of a node to be dropped while training.
+        input_dropout: share of the propagated features dropped before the MLP while training. With any at all, features are
+            propagated at their full width while training, which is slower.
+        dropout: share of hidden units dropped while training.
+        samples: random propagations :math:`S` in every step of training.
+        temperature: :math:`T`, at most 1; the lower, the surer is the prediction that all samples are drawn to.
+        consistency: weight :math:`\lambda` of their disagreement in what training lowers.
+
+    >>> model, x, edge_index = GRAND(10, 4).eval(), torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
+    >>> torch.equal(model(x, edge_index), model(x, edge_index))
+    True
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden_channels: int = 32,
+        K: int = 2,
+        dropnode: float = 0.5,
+        input_dropout: float = 0.0,
+        dropout: float = 0.2,
+        samples: int = 2,
+        temperature: float = 0.3,
+        consistency: float = 0.7,
+    ) -> None:
+        super().__init__(in_channels, out_channels, hidden_channels, 2, dropout)
+        check_positive(K=K, samples=samples)
+        check_share(dropnode=dropnode, input_dropout=input_dropout)
+        if not isinstance(temperature, (int, float)) or not 0 < temperature <= 1:
+            raise ValueError(f"expected 0 < temperature <= 1, got {temperature!r}")
+        if not isinstance(consistency, (int, float)) or not (math.isfinite(consistency) and consistency >= 0):
+            raise ValueError(f"expected consistency to be a finite number >= 0, got {consistency!r}")
+        self.K, self.dropnode, self.input_dropout = K, dropnode, input_dropout
+        self.samples, self.temperature, self.consistency = samples, temperature, consistency
+        self.first, self.last = (nn.Linear(*size) for size in self.layer_sizes)
+
+    @property
+    def _drops_inputs(self) -> bool:
+        return self.training and self.input_dropout > 0
+
+    def encode(self, x: Tensor) -> Tensor:
+        # DropNode and propagation mix rows, the first layer mixes columns, so either may come first, and hidden states are
+        # narrower than features. Only dropout between the two needs the order of the paper.
+        return x if self._drops_inputs else F.linear(x, self.first.weight)
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        h = mixed_order(self.drop_nodes(h), adjacency.normalized(self_loops=True), self.K)
+        if self._drops_inputs:
+            h = F.linear(F.dropout(h, self.input_dropout), self.first.weight)
+        h = F.dropout((h + self.first.bias).relu(), self.dropout, self.training)
+        logits: Tensor = self.last(h)
+        return logits
+
+    def drop_nodes(self, h: Tensor) -> Tensor:
+        """DropNode: while training each row stays or is zero, afterwards it is the mean of both."""
+        if not self.training:
+            return h * (1 - self.dropnode)
+        return h * h.new_empty(h.size(0), 1).bernoulli_(1 - self.dropnode)
+
+    def training_objective(
+        self, x: Tensor, graph: Tensor | Adjacency, nodes: Tensor, labels: Tensor, loss: Loss
+    ) -> tuple[Tensor, Tensor]:
+        r"""The loss, and how far random propagations are from agreeing.
+
+        With the logits :math:`Z^{(s)}` of :math:`S` random propagations and :math:`p_i^{(s)} = \mathrm{softmax}(Z_i^{(s)})`,
+
+        .. math::
+            \tfrac{1}{S} \sum_s L(Z^{(s)}, y) + \lambda \tfrac{1}{S} \sum_s \tfrac{1}{n} \sum_i
+            \lVert \bar p'_i - p_i^{(s)} \rVert^2, \qquad
+            \bar p'_{ic} \propto \Bigl(\tfrac{1}{S} \sum_s p_{ic}^{(s)}\Bigr)^{1 / T}.
+
+        Labels are needed at some nodes, agreement is asked of all. :math:`\bar p'` is taken as given: no gradient flows
+        through it.
+
+        Returns:
+            This sum, and the mean of the samples' logits at the nodes that count.
+        """
+        h, adjacency = self.encode(x), as_adjacency(graph, None, num_nodes=x.size(0), dtype=x.dtype)
+        logits = torch.stack([self.diffuse(h, adjacency) for _ in range(self.samples)])
+        supervised = torch.stack([loss(sample[nodes], labels) for sample in logits]).mean()
+        p = logits.softmax(dim=2)
+        disagreement = (sharpen(p.detach().mean(dim=0), self.temperature) - p).square().sum(dim=2).mean()
+        return supervised + self.consistency * disagreement, logits.mean(dim=0)[nodes]
+
+
+def mixed_order(h: Tensor, adjacency: Adjacency, K: int) -> Tensor:
+    r"""The mean :math:`\tfrac{1}{K + 1} \sum_{k=0}^K \hat A^k H` of all orders of propagation up to ``K``."""
+    total = h
+    for _ in range(K):
+        h = propagate(adjacency, h)
+        total = total + h
+    return total / (K + 1)
+
+
+def sharpen(p: Tensor, temperature: float) -> Tensor:
+    r"""Surer probabilities, :math:`p_{ic}^{1 / T} / \sum_j p_{ij}^{1 / T}`.
+
+    >>> sharpen(torch.tensor([[0.5, 0.25, 0.25]]), 0.5)
+    tensor([[0.6667, 0.1667, 0.1667]])
+    """
+    return (p.log() / temperature).softmax(dim=1)
