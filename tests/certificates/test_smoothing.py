@@ -175,6 +175,34 @@ def test_a_users_own_model_can_be_certified(split: ep.splits.Split) -> None:
     assert certificate.grid.size(0) == split.test.nodes.numel()
 
 
+class Theirs(nn.Module):
+    """A user's model; if ``mixing``, its logits are centred over all nodes that it sees. Counts its calls."""
+
+    def __init__(self, mixing: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.mixing, self.calls = PyGGCN(21, 8, 2, 2), mixing, 0
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        self.calls += 1
+        logits: Tensor = self.net(x, edge_index, edge_weight)
+        return logits - logits.mean(dim=0) if self.mixing else logits
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_a_users_model_looks_at_many_graphs_at_once_where_it_keeps_them_apart(
+    mixing: bool, split: ep.splits.Split
+) -> None:
+    model = Theirs(mixing)
+    graph, nodes = split.test.data, split.test.nodes
+    options: dict[str, Any] = {"samples": 100, "alpha": 0.3, "choosing_samples": 10, "progress": False}
+    votes = SMOOTHING.vote(model, graph, nodes, **options)
+    assert (model.calls > 110) == mixing
+    one_by_one = SMOOTHING.vote(model, graph, nodes, memory=1e-6, **options)
+    assert torch.equal(votes.bounding, one_by_one.bounding)
+    assert torch.equal(votes.choosing, one_by_one.choosing)
+
+
 # Votes come and go.
 
 

@@ -22,14 +22,16 @@ from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearso
 from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.votes import Votes, check_same_run
 from edgeproof.graph import check_data, check_nodes
-from edgeproof.models.base import GraphModel
 from edgeproof.models.predict import predict
 from edgeproof.propagation.adjacency import Adjacency
+from edgeproof.propagation.copies import Diffusing
 
 # Samples that choose a class are numbered from here: never among those that bound its probability.
 _CHOOSING = 1 << 48
 # Bytes that are taken by default, as a share of what a GPU has free, and on a CPU.
 _SHARE_OF_GPU, _ON_CPU = 0.5, 1 << 28
+# How far logits of a graph alone and among others may differ, relative to the largest.
+_SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
 # Seconds between two writes of the votes.
 _SECONDS = 30.0
 
@@ -233,7 +235,7 @@ class _Electorate:
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
         self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
         self.encoded = None
-        if isinstance(model, GraphModel):
+        if isinstance(model, Diffusing):
             with evaluating(model), torch.no_grad():
                 self.encoded = model.encode(data.x)
         self.batch = self._batch_size(memory)
@@ -267,7 +269,7 @@ class _Electorate:
     def _logits(self, graphs: Adjacency, count: int) -> Tensor:
         with evaluating(self.model), torch.no_grad():
             if self.encoded is not None:
-                assert isinstance(self.model, GraphModel)
+                assert isinstance(self.model, Diffusing)
                 return self.model.diffuse(self.encoded.repeat(count, 1), graphs)
             pattern = graphs.pattern
             edges = torch.stack([pattern.col, pattern.row])[:, graphs.weight > 0]
@@ -275,21 +277,26 @@ class _Electorate:
             return logits
 
     def _batch_size(self, memory: float | None) -> int:
-        """As many graphs as fit: one is tried, and what it takes is counted."""
-        if not isinstance(self.model, GraphModel):
-            # Whether someone else's model keeps graphs side by side apart is not known.
-            return 1
+        """As many graphs as fit: one is tried, and what it takes is counted. One at a time if they would not be kept apart."""
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
-        assert self.encoded is not None
-        # Columns, rows, weights before and after normalisation; hidden states of a few steps.
-        size = graph.pattern.col.numel() * 40 + self.encoded.numel() * self.encoded.element_size() * 16
+        # Columns, rows, weights before and after normalisation; hidden states of a few steps, or features and what follows.
+        states, steps = (self.data.x, 3) if self.encoded is None else (self.encoded, 16)
+        size = graph.pattern.col.numel() * 40 + states.numel() * states.element_size() * steps
         if memory is not None:
             free = memory * 1e9
         elif self.data.x.is_cuda:
             free = _SHARE_OF_GPU * torch.cuda.mem_get_info(self.data.x.device)[0]
         else:
             free = _ON_CPU
-        return max(1, min(4096, int(free / size)))
+        fitting = max(1, min(4096, int(free / size)))
+        return fitting if fitting == 1 or self._keeps_apart() else 1
+
+    def _keeps_apart(self) -> bool:
+        """Whether two graphs side by side get the logits that each gets alone: a norm over all nodes would mix them."""
+        dtype = self.data.x.dtype
+        together = self._logits(self.sampler.draw(0, 2, dtype), 2)
+        alone = torch.cat([self._logits(self.sampler.draw(one, 1, dtype), 1) for one in range(2)])
+        return bool((together - alone).abs().max() <= _SAME[dtype] * alone.abs().max())
 
 
 def _check_alpha(alpha: float) -> None:
