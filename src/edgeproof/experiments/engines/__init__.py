@@ -1,0 +1,6 @@
+"""Where experiments run: on this machine, or on a cluster."""
+
+from edgeproof.experiments.engines.base import Engine, JobFailedError, Report
+from edgeproof.experiments.engines.local import LocalEngine
+
+__all__ = ["Engine", "JobFailedError", "LocalEngine", "Report"]

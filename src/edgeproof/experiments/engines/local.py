@@ -1,0 +1,95 @@
+"""Processes on this machine; several small runs share one GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from edgeproof.experiments.engines.base import Report, raise_if_failed
+from edgeproof.experiments.plan import Job
+from edgeproof.experiments.store import Store
+from edgeproof.experiments.work import keep, known_model, work
+
+# Attempts at a job whose process was killed, by the user or for want of memory.
+_ATTEMPTS = 3
+
+
+class LocalEngine:
+    """Worker processes.
+
+    Args:
+        processes: how many; by default one for every two cores, and on a GPU as many as there are cores.
+        device: where they compute.
+        threads: of each; by default what the cores bear.
+    """
+
+    def __init__(self, processes: int | None = None, device: str = "cpu", threads: int | None = None) -> None:
+        cores = os.cpu_count() or 1
+        if processes is None:
+            processes = cores if torch.device(device).type == "cuda" else max(1, cores // 2)
+        if processes < 1:
+            raise ValueError(f"expected at least one process, got {processes}")
+        self.processes, self.device = processes, device
+        self.threads = threads or max(1, cores // processes)
+
+    def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
+        """See :class:`~edgeproof.experiments.engines.Engine`."""
+        waiting, attempts, failures = list(jobs), dict.fromkeys(jobs, 0), []
+        while waiting:
+            killed: list[Job] = []
+            # Spawned, because CUDA does not survive a fork.
+            with ProcessPoolExecutor(self.processes, mp_context=get_context("spawn")) as pool:
+                futures = {
+                    pool.submit(_work_into, job, store.root, self.device, self.threads, command): job for job in waiting
+                }
+                try:
+                    for future in as_completed(futures):
+                        job = futures[future]
+                        outcome = _outcome(future)
+                        if isinstance(outcome, BrokenProcessPool):
+                            killed.append(job)
+                            continue
+                        done = Report(job, None if outcome is None else f"{type(outcome).__name__}: {outcome}")
+                        failures += [done] if outcome is not None else []
+                        report(done)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    _stop(pool)
+                    raise
+            # One dead process takes the pool with it: everything that was not done is done again, but not forever.
+            waiting = []
+            for job in killed:
+                attempts[job] += 1
+                if attempts[job] < _ATTEMPTS:
+                    waiting.append(job)
+                else:
+                    failures.append(Report(job, f"its process was killed {_ATTEMPTS} times"))
+                    report(failures[-1])
+        raise_if_failed(failures, len(jobs))
+
+
+def _work_into(job: Job, root: Path, device: str, threads: int, command: str) -> None:
+    store = Store(root)
+    # What an earlier attempt found need not be found again.
+    left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
+    for product in work(left, known_model(job, store), device, threads, command):
+        keep(product, store)
+
+
+def _outcome(future: Future[None]) -> BaseException | None:
+    try:
+        return future.exception()
+    except BrokenProcessPool as broken:
+        return broken
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """Workers that are in the middle of something are not waited for: what they had found is in the store."""
+    for process in list((pool._processes or {}).values()):
+        process.terminate()

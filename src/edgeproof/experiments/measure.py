@@ -1,0 +1,110 @@
+"""What is measured of a trained model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
+from edgeproof.budget import Budget
+from edgeproof.certificates import SparseSmoothing
+from edgeproof.evaluation import clean_accuracy
+from edgeproof.experiments.paper import Column, epsilons
+from edgeproof.experiments.recipe import Recipe, local_share
+from edgeproof.models import GraphModel
+from edgeproof.splits import Split
+
+_SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
+_SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
+# Radii that are kept: all that the paper prints, and those in between, of both kinds together.
+_MOST_ADDED, _MOST_DELETED = 4, 7
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One kind of measurement of one trained model, at all budgets or radii of its kind.
+
+    Args:
+        recipe: how the model is trained.
+        kind: ``"clean"``, the name of an attack, or ``"smoothing"``.
+    """
+
+    recipe: Recipe
+    kind: str
+
+    @classmethod
+    def of(cls, recipe: Recipe, column: Column) -> Measure:
+        """The measurement that a cell of a table is part of."""
+        return cls(recipe, column.attack)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the outcome."""
+        about: dict[str, Any] = {"kind": self.kind, "training": self.recipe.identity}
+        if self.kind == "smoothing":
+            samples = self.samples
+            return {**about, "smoothing": repr(_SMOOTHING), "samples": samples, "choosing": _CHOOSING, "alpha": _ALPHA}
+        if self.kind != "clean":
+            about |= {
+                "attack": repr(self.attack),
+                "epsilons": list(self.epsilons),
+                "local": self.local,
+                "count": "incident",
+            }
+        return about
+
+    @property
+    def samples(self) -> int:
+        return 1_000 if self.recipe.fast else _SAMPLES
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        return epsilons(self.recipe.row, self.kind)
+
+    @property
+    def local(self) -> float | None:
+        return local_share(self.recipe.row.dataset) if self.kind == "LRBCD" else None
+
+    @property
+    def attack(self) -> Attack:
+        large, fast = self.recipe.row.dataset == "ogbn-arxiv", self.recipe.fast
+        block_size = 10_000 if fast else 3_000_000 if large else 500_000
+        if self.kind == "LRBCD":
+            return LRBCD(steps=10 if fast else 400, block_size=block_size)
+        if self.kind == "PRBCD":
+            attack = PRBCD(block_size=block_size)
+            return replace(attack, steps=8, fine_tune_steps=2) if fast else attack
+        if self.kind == "GreedyRBCD":
+            return replace(GreedyRBCD(), steps=5) if fast else GreedyRBCD()
+        return {"PGD": PGD(steps=10 if fast else 400), "FGSM": FGSM(), "DICE": DICE()}[self.kind]
+
+    def run(self, model: GraphModel, split: Split) -> dict[str, Any]:
+        """Accuracies on the test nodes, between 0 and 1."""
+        graph, nodes, seed = split.test.data, split.test.nodes, self.recipe.seed
+        if self.kind == "clean":
+            return {"accuracy": [[0.0, clean_accuracy(model, graph, nodes)]]}
+        if self.kind == "smoothing":
+            certificate = _SMOOTHING.certify(
+                *(model, graph, nodes, self.samples, _ALPHA, seed), choosing_samples=_CHOOSING, progress=False
+            )
+            added, deleted = certificate.average_certifiable_radius
+            return {
+                "certified_accuracy": [
+                    [r_add, r_del, certificate.accuracy(r_add, r_del)]
+                    for r_add in range(_MOST_ADDED + 1)
+                    for r_del in range(_MOST_DELETED + 1)
+                ],
+                "average_certifiable_radius": [added, deleted],
+                "abstained": float(certificate.abstained.double().mean()),
+            }
+        budgets = Budget.from_epsilons(graph, nodes, list(self.epsilons), local=self.local)
+        results = self.attack(model, graph, nodes, budgets, seed=seed)
+        return {"accuracy": [[epsilon, one.accuracy] for epsilon, one in zip(self.epsilons, results, strict=True)]}
+
+
+def value(values: dict[str, Any], column: Column) -> float:
+    """What a measurement found for one column, in percent."""
+    if column.attack == "smoothing":
+        found = {(added, deleted): accuracy for added, deleted, accuracy in values["certified_accuracy"]}
+        return 100 * float(found[column.r_add, column.r_del])
+    return 100 * float(dict(values["accuracy"])[column.epsilon])

@@ -1,0 +1,70 @@
+"""The paper's result tables, as data: what is in them follows from the numbers that it prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgeproof._names import unknown_name
+from edgeproof.experiments.paper import Column, Printed, Row, printed
+
+SEEDS = (0, 1, 5)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Args:
+        label: its label in the paper's source.
+        number: its number.
+        nickname: a short name.
+        about: what it shows.
+    """
+
+    label: str
+    number: int
+    nickname: str
+    about: str
+
+    @property
+    def cells(self) -> list[Printed]:
+        """Its numbers, in the paper's order."""
+        return printed(self.label)
+
+    @property
+    def rows(self) -> list[Row]:
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    @property
+    def columns(self) -> list[Column]:
+        return list(dict.fromkeys(cell.column for cell in self.cells))
+
+
+TABLES = (
+    Table("tab:results", 1, "main", "Citeseer: attacks and certificates, regular and adversarial training"),
+    Table("tab:result_hetero", 2, "other-graphs", "GPRGNN on six other graphs"),
+    Table("tab:app_adv_causes_overfitting", 4, "perfect-cora", "perfect robustness, transductively, on Cora"),
+    Table("tab:app_adv_causes_overfitting_coraml", 5, "perfect-cora-ml", "the same on Cora-ML"),
+    Table("tab:app_adv_causes_overfitting_citeseer", 6, "perfect-citeseer", "the same on Citeseer"),
+    Table("tab:app_results_citeseer", 7, "citeseer", "Citeseer: all trainings, attacks at three budgets"),
+    Table("tab:app_results_cora", 8, "cora", "the same on Cora"),
+    Table("tab:app_results_cora_ml", 9, "cora-ml", "the same on Cora-ML"),
+    Table("tab:app_results_pubmed", 10, "pubmed", "the same on Pubmed"),
+    Table("tab:app_results_arxiv", 11, "arxiv", "the same on ogbn-arxiv"),
+    Table("tab:app_result_grand_and_attacks", 12, "more-attacks", "GRAND, and the attacks PGD and DICE, on Citeseer"),
+    Table("tab:app_smooth_citeseer", 13, "certified-citeseer", "certified accuracy on Citeseer"),
+    Table("tab:app_smooth_cora", 14, "certified-cora", "certified accuracy on Cora"),
+    Table("tab:app_smooth_cora_ml", 15, "certified-cora-ml", "certified accuracy on Cora-ML"),
+)
+
+
+def find(name: str) -> Table:
+    """A table by label, number or nickname.
+
+    >>> find("1") is find("main") is find("tab:results")
+    True
+    """
+    for table in TABLES:
+        if name in (table.label, str(table.number), table.nickname):
+            return table
+    raise unknown_name("table", name, [name for table in TABLES for name in (table.label, table.nickname)])

@@ -1,0 +1,100 @@
+"""What a worker does, wherever it is: train a model, measure it, and hand over every result as soon as it is there."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from edgeproof import serialization
+from edgeproof._files import replacing
+from edgeproof.experiments.plan import Job
+from edgeproof.experiments.store import Record, Store
+from edgeproof.models import GraphModel
+from edgeproof.result import describe_environment
+
+
+@dataclass(frozen=True)
+class Product:
+    """A result, and the model behind it where it is new.
+
+    Args:
+        record: the result.
+        model: the bytes of the model's file.
+    """
+
+    record: Record
+    model: bytes | None = None
+
+
+def work(job: Job, known: bytes | None, device: str, threads: int, command: str) -> Iterator[Product]:
+    """Everything that a job asks for, one thing after the other.
+
+    Args:
+        job: what to do.
+        known: the file of the trained model, if there is one.
+        device: where to do it.
+        threads: of the CPU.
+        command: what to write down as having made it.
+    """
+    torch.set_num_threads(threads)
+    recipe = job.recipe
+    environment = describe_environment(device)
+    with warnings.catch_warnings():
+        # What training has to say about itself is in the notes.
+        warnings.simplefilter("ignore")
+        split = recipe.split(recipe.data()).to(device)
+        if known is not None:
+            model = _from_bytes(known).to(device)
+        else:
+            model, history, seconds = recipe.train(split, device)
+            values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
+            record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())
+            yield Product(record, _to_bytes(model))
+        for measure in job.measures:
+            start = time.perf_counter()
+            found = measure.run(model, split)
+            seconds = time.perf_counter() - start
+            notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen}
+            yield Product(Record(measure.identity, found, command, environment, round(seconds, 2), notes))
+
+
+def keep(product: Product, store: Store) -> None:
+    """Put a product into a store: first the model, so that a result never lacks the model that it is of."""
+    if product.model is not None:
+        path = store.model_path(product.record.identity)
+        with replacing(path) as temporary:
+            temporary.write_bytes(product.model)
+    store.put(product.record)
+
+
+def known_model(job: Job, store: Store) -> bytes | None:
+    """The file of the job's model, if it is there, whole, and of this very training."""
+    path = store.model_path(job.recipe.identity)
+    if store.get(job.recipe.identity) is None or not path.exists():
+        return None
+    content = path.read_bytes()
+    try:
+        _from_bytes(content)
+    except (ValueError, TypeError):
+        return None
+    return content
+
+
+def _to_bytes(model: GraphModel) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        serialization.save(model, path)
+        return path.read_bytes()
+
+
+def _from_bytes(content: bytes) -> GraphModel:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(content)
+        return serialization.load(path)
