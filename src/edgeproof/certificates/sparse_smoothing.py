@@ -279,6 +279,8 @@ class _Electorate:
         if not isinstance(self.model, GraphModel):
             # Whether someone else's model keeps graphs side by side apart is not known.
             return 1
+        if not self.model.side_by_side:
+            return 1
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
         assert self.encoded is not None
         # Columns, rows, weights before and after normalisation; hidden states of a few steps.

@@ -9,6 +9,7 @@ from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.mlp import MLP
 from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
+from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
 
 __all__ = [
     "APPNP",
@@ -18,9 +19,12 @@ __all__ = [
     "MLP",
     "ChebNetII",
     "GraphModel",
+    "SoftMedianConv",
+    "SoftMedianGDC",
     "available",
     "build",
     "graph_of",
     "is_listed",
     "predict",
+    "soft_median",
 ]

@@ -16,15 +16,18 @@ from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.mlp import MLP
+from edgeproof.models.soft_median import SoftMedianGDC
 
-_MODELS: dict[str, type[GraphModel]] = {model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, MLP)}
+_MODELS: dict[str, type[GraphModel]] = {
+    model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, MLP, SoftMedianGDC)
+}
 
 
 def available() -> list[str]:
     """Names of all models.
 
     >>> available()
-    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'MLP']
+    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'MLP', 'SoftMedianGDC']
     """
     return list(_MODELS)
 
