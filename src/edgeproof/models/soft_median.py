@@ -12,7 +12,7 @@ from edgeproof.propagation import Adjacency, as_adjacency, top_ppr
 from edgeproof.propagation.kernels import dispatch
 
 # Numbers that the neighbours of some rows say together: beyond it the rows are taken in parts.
-_BLOCK = 1 << 24
+_BLOCK = 1 << 23
 # An exponent beyond this is cut off: only a neighbour of weight 0 can have one.
 _MOST = 60.0
 

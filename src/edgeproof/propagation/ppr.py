@@ -26,7 +26,7 @@ from edgeproof.propagation.kernels import dispatch
 # Up to so many nodes the matrix is inverted.
 _SMALL_GRAPH = 5_000
 # Numbers of a block of columns.
-_BLOCK = 1 << 24
+_BLOCK = 1 << 23
 # Entries count as equal if they differ by no more than so many units of rounding.
 _SLACK = 4
 
