@@ -176,7 +176,10 @@ class SoftMedianGDC(GraphModel):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         values, index = top_ppr(adjacency.normalized(self_loops=True), self.alpha, self.k)
-        values = values / values.sum(dim=1, keepdim=True)
+        return self.convolve(h, values / values.sum(dim=1, keepdim=True), index)
+
+    def convolve(self, h: Tensor, values: Tensor, index: Tensor) -> Tensor:
+        """Hidden states to logits, over neighbours that are given as :func:`soft_median` takes them."""
         h = soft_median(h, values, index, self.temperature) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = F.dropout(h.relu(), self.dropout, self.training)
