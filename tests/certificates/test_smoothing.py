@@ -156,7 +156,7 @@ def test_a_certificate_and_its_figures(trained: nn.Module, split: ep.splits.Spli
         certificate.certified(0, -1)
 
 
-@pytest.mark.parametrize("name", ["GAT", "APPNP", "ChebNetII", "GRAND", "MLP"])
+@pytest.mark.parametrize("name", ["GAT", "APPNP", "ChebNetII", "GRAND", "MLP", "SoftMedianGDC"])
 def test_every_model_can_be_certified(name: str, split: ep.splits.Split) -> None:
     certificate = SMOOTHING.certify(
         build(name), split.test.data, split.test.nodes, 50, alpha=0.3, choosing_samples=10, progress=False

@@ -172,3 +172,19 @@ def test_reasons_name_what_is_missing() -> None:
     assert numba_cpu.not_supported_reasons([on_cpu]) == []
     assert numba_cpu.not_supported_reasons([on_cpu.to("meta")]) == ["needs the CPU, got meta"]
     assert "needs float32 or float64, got torch.float16" in triton_gpu.not_supported_reasons([on_cpu.half()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_weighted_medians(backend: Backend, dtype: torch.dtype) -> None:
+    """Few different values and weights, so that many are equal; some weights 0, and one row of nothing else."""
+    generator = torch.Generator().manual_seed(0)
+    for rows, k, channels in ((40, 9, 5), (3, 1, 2), (7, 70, 3), (0, 4, 2)):
+        x = torch.randint(0, 6, (50, channels), generator=generator).to(dtype)
+        values = torch.randint(0, 4, (rows, k), generator=generator).to(dtype) / 7
+        values[:1] = 0
+        index = torch.randint(0, 50, (rows, k), generator=generator)
+        x, values, index = (tensor.to(device_of(backend)) for tensor in (x, values, index))
+        found = backend.weighted_median(x, values, index)
+        assert torch.equal(found, reference.weighted_median(x, values, index))
+        assert found.shape == (rows, channels)

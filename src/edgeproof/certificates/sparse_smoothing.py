@@ -22,6 +22,7 @@ from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearso
 from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.votes import Votes, check_same_run
 from edgeproof.graph import check_data, check_nodes
+from edgeproof.models.base import GraphModel
 from edgeproof.models.predict import predict
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.copies import Diffusing
@@ -278,6 +279,8 @@ class _Electorate:
 
     def _batch_size(self, memory: float | None) -> int:
         """As many graphs as fit: one is tried, and what it takes is counted. One at a time if they would not be kept apart."""
+        if isinstance(self.model, GraphModel) and not self.model.side_by_side:
+            return 1
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
         # Columns, rows, weights before and after normalisation; hidden states of a few steps, or features and what follows.
         states, steps = (self.data.x, 3) if self.encoded is None else (self.encoded, 16)

@@ -10,6 +10,7 @@ from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
+from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
 from edgeproof.propagation.adopt import EdgeWeighted
 
 __all__ = [
@@ -22,10 +23,13 @@ __all__ = [
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "SoftMedianConv",
+    "SoftMedianGDC",
     "WithObjective",
     "available",
     "build",
     "graph_of",
     "is_listed",
     "predict",
+    "soft_median",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -27,6 +27,9 @@ class GraphModel(nn.Module, ABC):
         num_layers: number of linear layers.
         dropout: share of units dropped while training.
     """
+
+    # Whether several graphs as one cost no more than one after the other.
+    side_by_side: ClassVar[bool] = True
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int, num_layers: int, dropout: float

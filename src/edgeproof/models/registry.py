@@ -17,9 +17,10 @@ from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
+from edgeproof.models.soft_median import SoftMedianGDC
 
 _MODELS: dict[str, type[GraphModel]] = {
-    model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, GRAND, MLP)
+    model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, GRAND, MLP, SoftMedianGDC)
 }
 
 
@@ -27,7 +28,7 @@ def available() -> list[str]:
     """Names of all models.
 
     >>> available()
-    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP']
+    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP', 'SoftMedianGDC']
     """
     return list(_MODELS)
 

@@ -30,6 +30,8 @@ class Backend(Protocol):
 
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
+    def weighted_median(self, x: Tensor, values: Tensor, index: Tensor) -> Tensor: ...
+
     def pairs_above(
         self, b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int
     ) -> tuple[Tensor, int]: ...
@@ -107,6 +109,11 @@ def spmm(
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:
     """Dot products of gathered rows, by the backend chosen."""
     return choose((a, b), backend).gathered_dot(a, b, left, right)
+
+
+def weighted_median(x: Tensor, values: Tensor, index: Tensor, *, backend: str | None = None) -> Tensor:
+    """Whose value is the weighted median of each row's neighbours, by the backend chosen."""
+    return choose((x, values), backend).weighted_median(x, values, index)
 
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor, *, backend: str | None = None) -> Tensor:

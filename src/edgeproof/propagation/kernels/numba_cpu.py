@@ -17,7 +17,7 @@ from torch import Tensor
 from edgeproof.propagation.kernels import reference
 
 name = "numba"
-summary = "compiled loops for gathered dot products; CPU; float32 and float64"
+summary = "compiled loops for gathered dot products and medians; CPU; float32 and float64"
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +52,15 @@ def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Ten
     out = b.new_empty(u.numel())
     _set_threads(u.numel() * b.size(1))
     _pair_scores(_array(b), _array(h), _array(node), _array(u), _array(v), _array(out))
+    return out
+
+
+def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.weighted_median`; nothing is sorted, and no row is gathered twice."""
+    out = index.new_empty(index.size(0), x.size(1))
+    _set_threads(index.numel() * x.size(1))
+    half = reference.half_of(values.sum(dim=1))
+    _weighted_median(_array(x), _array(values), _array(index), _array(half), _array(out))
     return out
 
 
@@ -231,6 +240,46 @@ def _pair_scores(b: Array, h: Array, node: Array, u: Array, v: Array, out: Array
         for c in range(b.shape[1]):
             total += b[i, c] * h[j, c] + h[i, c] * b[j, c]
         out[e] = total
+
+
+@numba.njit(parallel=True, cache=True)
+def _weighted_median(x: Array, values: Array, index: Array, half: Array, out: Array) -> None:
+    rows, k = index.shape
+    for row in numba.prange(rows):
+        value, weight = np.empty(k, dtype=x.dtype), np.empty(k, dtype=np.float64)
+        for c in range(x.shape[1]):
+            size = 0
+            for slot in range(k):
+                if values[row, slot] > 0:
+                    value[size], weight[size] = x[index[row, slot], c], values[row, slot]
+                    size += 1
+            below, median = 0.0, x.dtype.type(0)
+            # Those on one side of a value in the middle go, with all their weight, until that value is the one.
+            while size:
+                median = value[size // 2]
+                less, equal, smaller = 0.0, 0.0, 0
+                for e in range(size):
+                    if value[e] < median:
+                        less += weight[e]
+                        smaller += 1
+                    elif not value[e] > median:
+                        equal += weight[e]
+                down = smaller > 0 and below + less >= half[row]
+                if not down:
+                    below += less + equal
+                    if below >= half[row]:
+                        break
+                left = 0
+                for e in range(size):
+                    if (value[e] < median) if down else (value[e] > median):
+                        value[left], weight[left] = value[e], weight[e]
+                        left += 1
+                size = left
+            out[row, c] = index[row, 0]
+            for slot in range(k):
+                if values[row, slot] > 0 and x[index[row, slot], c] == median:
+                    out[row, c] = index[row, slot]
+                    break
 
 
 @numba.njit(parallel=True, cache=True)

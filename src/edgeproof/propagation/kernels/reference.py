@@ -13,6 +13,8 @@ summary = "plain torch; any device; float32 and float64"
 
 # Pairs per slice of a gathered dot product: bounds the memory of the gathered rows.
 _SLICE = 1 << 18
+# Units of rounding by which a sum of weights may be wrong.
+_ROUNDING = 64
 
 # torch says once a process that CSR tensors are in beta. Their product with a dense matrix is tested here, and
 # a user can do nothing about the message, so it is spent at import.
@@ -65,6 +67,39 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
     slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)
     return torch.cat([(a[i] * b[j]).sum(dim=1) for i, j in slices])
+
+
+def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
+    r"""Whose value is the weighted median of each row's neighbours, dimension by dimension.
+
+    It is the smallest value such that it and those below it have half of the weight, as far as rounding can tell. Of several
+    neighbours with that value the first is named. A neighbour of weight 0 is none, unless all are.
+
+    Args:
+        x: what each node says, shape ``[nodes, channels]``.
+        values: how much each neighbour counts, not negative, shape ``[rows, k]``.
+        index: who the neighbours are, shape ``[rows, k]``.
+
+    Returns:
+        Nodes, shape ``[rows, channels]``.
+    """
+    found = []
+    size = max(1, _SLICE * 16 // max(1, index.size(1) * x.size(1)))
+    for weight, nodes in zip(values.split(size), index.split(size), strict=True):
+        # Neighbours last: that is the way they are sorted and added up.
+        heard = x[nodes].transpose(1, 2).contiguous()
+        ordered, order = heard.sort(dim=2)
+        reached = weight[:, None].expand_as(heard).gather(2, order).cumsum_(dim=2)
+        place = (reached < half_of(reached[:, :, -1:])).sum(dim=2, keepdim=True)
+        is_median = (heard == ordered.gather(2, place)) & (weight > 0)[:, None]
+        # The largest of 0 and 1: the first of them where there are several.
+        found.append(nodes.gather(1, is_median.byte().argmax(dim=2)))
+    return torch.cat(found) if found else index.new_empty(0, x.size(1))
+
+
+def half_of(total: Tensor) -> Tensor:
+    """Half a sum of weights, less what rounding may have taken from it: four equal weights have their half at the second."""
+    return total * (0.5 - _ROUNDING * torch.finfo(total.dtype).eps)
 
 
 def score_tile(b: Tensor, h: Tensor, node: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -1,0 +1,344 @@
+"""The soft median against loops over its definition, and the model over the diffused graph."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+import edgeproof as ep
+from edgeproof.attacks import LRBCD, PRBCD, Attack, GreedyRBCD
+from edgeproof.models import SoftMedianConv, SoftMedianGDC, soft_median
+from edgeproof.propagation import Adjacency, EdgeGradientEngine
+from edgeproof.propagation.kernels import dispatch
+
+
+def neighbours(rows: int = 12, k: int = 6, channels: int = 3, nodes: int = 20) -> tuple[Tensor, Tensor, Tensor]:
+    """What nodes say, and some rows' neighbours; no two values are equal."""
+    generator = torch.Generator().manual_seed(rows + k)
+    x = torch.randn(nodes, channels, generator=generator, dtype=torch.float64)
+    index = torch.stack([torch.randperm(nodes, generator=generator)[:k] for _ in range(rows)])
+    return x, torch.rand(rows, k, generator=generator, dtype=torch.float64) + 0.1, index
+
+
+def median_by_loop(heard: list[float], weight: list[float]) -> float:
+    """The smallest value such that it and those below it have half of the weight."""
+    reached = 0.0
+    for value, share in sorted((value, share) for value, share in zip(heard, weight, strict=True) if share > 0):
+        reached += share
+        if reached >= sum(weight) / 2:
+            return value
+    raise AssertionError("expected some weight")
+
+
+def by_definition(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
+    out = []
+    for weight, nodes in zip(values, index, strict=True):
+        there = weight > 0
+        weight, heard = weight[there], x[nodes[there]]
+        median = torch.tensor([median_by_loop(column.tolist(), weight.tolist()) for column in heard.T], dtype=x.dtype)
+        distance = (median - heard).norm(dim=1) / x.size(1) ** 0.5
+        share = (-distance / temperature).softmax(dim=0) * weight
+        out.append(weight.sum() * (share[:, None] * heard).sum(dim=0) / share.sum())
+    return torch.stack(out)
+
+
+def build(**settings: object) -> SoftMedianGDC:
+    model = ep.models.build("SoftMedianGDC", 5, 3, {"hidden_channels": 8, **settings}, seed=0)
+    assert isinstance(model, SoftMedianGDC)
+    return model.double().eval()
+
+
+@pytest.fixture
+def double(graph: Data) -> Data:
+    graph.x = graph.x.double()
+    return graph
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weighted_medians_are_those_of_a_loop(backend: str, dtype: torch.dtype) -> None:
+    """Whole numbers, so that many values and halves are equal; a third of the weights are 0."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 5, (30, 4), generator=generator).to(dtype)
+    values = torch.randint(0, 3, (50, 8), generator=generator).to(dtype)
+    values[:, 0] += 1
+    index = torch.randint(0, 30, (50, 8), generator=generator)
+    chosen = dispatch.weighted_median(x, values, index, backend=backend)
+    for row in range(50):
+        for channel in range(4):
+            expected = median_by_loop(x[index[row], channel].tolist(), values[row].tolist())
+            assert x[chosen[row, channel], channel] == expected
+            assert values[row][index[row] == chosen[row, channel]].sum() > 0
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_of_equal_weights_the_lower_middle_is_the_median_however_they_are_scaled(backend: str) -> None:
+    x, index = torch.arange(12.0)[:, None], torch.arange(12)[None]
+    for scale in range(1, 60):
+        values = torch.full((1, 12), 1 / scale)
+        assert dispatch.weighted_median(x, values / values.sum(), index, backend=backend).item() == 5
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.2, 5.0])
+def test_the_soft_median_is_its_definition(temperature: float) -> None:
+    x, values, index = neighbours()
+    values[:, 2] = 0
+    torch.testing.assert_close(soft_median(x, values, index, temperature), by_definition(x, values, index, temperature))
+
+
+def test_a_high_temperature_gives_the_weighted_sum() -> None:
+    x, values, index = neighbours()
+    torch.testing.assert_close(soft_median(x, values, index, 1e12), torch.einsum("rk,rkc->rc", values, x[index]))
+
+
+def test_a_low_temperature_gives_the_neighbour_nearest_to_the_median() -> None:
+    x, values, index = neighbours()
+    values = values / values.sum(dim=1, keepdim=True)
+    median = x.gather(0, dispatch.weighted_median(x, values, index))
+    nearest = (x[index] - median[:, None]).norm(dim=2).argmin(dim=1)
+    torch.testing.assert_close(soft_median(x, values, index, 1e-6), x[index.gather(1, nearest[:, None]).squeeze(1)])
+
+
+def test_an_outlier_moves_the_mean_but_not_the_median() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(21, 4, generator=generator)
+    values, index = torch.full((1, 21), 1 / 21), torch.arange(21)[None]
+    clean = soft_median(x, values, index, 0.2)
+    for distance in (1e2, 1e4, 1e6):
+        far = x.clone()
+        far[7] = distance
+        assert (soft_median(far, values, index, 0.2) - clean).abs().max() < 1
+        assert (far.mean(dim=0) - x.mean(dim=0)).abs().max() > distance / 25
+
+
+def test_gradients_of_the_soft_median() -> None:
+    x, values, index = neighbours(rows=4, k=5)
+    assert torch.autograd.gradcheck(
+        lambda x, a: soft_median(x, a, index, 0.2), (x.requires_grad_(), values.requires_grad_())
+    )
+
+
+def test_neighbours_of_weight_zero_have_a_gradient_but_no_say() -> None:
+    """Even one that stands where the median is, with all others far away."""
+    x = torch.tensor([[0.0, 0.0], [1e3, 0.0], [0.0, 1e3]], requires_grad=True)
+    values, index = torch.tensor([[0.0, 1.0, 1.0]], requires_grad=True), torch.arange(3)[None]
+    out = soft_median(x, values, index, 0.01)
+    torch.testing.assert_close(out, torch.tensor([[1e3, 1e3]]))
+    grad_x, grad_values = torch.autograd.grad(out.sum(), (x, values))
+    assert grad_x[0].tolist() == [0, 0]
+    assert grad_values.isfinite().all()
+    assert grad_values[0, 0] < -1e10
+
+
+def test_rows_without_neighbours_give_zero() -> None:
+    x, values, index = neighbours()
+    values = torch.zeros_like(values).requires_grad_()
+    out = soft_median(x.requires_grad_(), values, index, 0.2)
+    assert torch.equal(out, torch.zeros_like(out))
+    out.sum().backward()
+    assert values.grad is not None
+    assert values.grad.isfinite().all()
+    assert soft_median(x, values[:, :0], index[:, :0], 0.2).count_nonzero() == 0
+    assert soft_median(x, values[:0], index[:0], 0.2).shape == (0, 3)
+
+
+def test_rows_in_parts_are_rows_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, values, index = neighbours()
+    found = []
+    for block in (1 << 20, 50):
+        monkeypatch.setattr(sys.modules["edgeproof.models.soft_median"], "_BLOCK", block)
+        leaves = x.clone().requires_grad_(), values.clone().requires_grad_()
+        out = soft_median(*leaves, index, 0.2)
+        found.append((out.detach(), *torch.autograd.grad(out.square().sum(), leaves)))
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+def test_bad_inputs_raise() -> None:
+    x, values, index = neighbours()
+    with pytest.raises(ValueError, match=r"one shape \[rows, k\], got \[12, 6\] and \[12, 5\]"):
+        soft_median(x, values, index[:, :5], 0.2)
+    with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
+        soft_median(x, values, index, 0)
+
+
+def test_the_layer_listens_to_weighted_neighbourhoods() -> None:
+    """Rows from one entry to many, directed, some of weight 0."""
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.rand(40, 40, generator=generator, dtype=torch.float64)
+    matrix = matrix * (matrix > torch.linspace(0.05, 1, 40)[:, None])
+    matrix[3] = 0
+    sender, receiver = matrix.T.nonzero().T
+    x = torch.randn(40, 5, generator=generator, dtype=torch.float64)
+    layer = SoftMedianConv(5, 4, temperature=0.3).double()
+    nn.init.normal_(layer.bias)
+    h = x @ layer.weight
+    some = matrix.sum(dim=1) > 0
+    expected = torch.zeros_like(h)
+    expected[some] = by_definition(h, matrix[some], torch.arange(40).expand(40, 40)[some], 0.3)
+    torch.testing.assert_close(
+        layer(x, torch.stack([sender, receiver]), matrix[receiver, sender]), expected + layer.bias
+    )
+    assert not some.all()
+
+
+def test_the_layer_has_gradients_in_everything(double: Data) -> None:
+    layer = SoftMedianConv(5, 4).double()
+    weight = torch.linspace(0.1, 1, 10, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: layer(x, double.edge_index, w), (double.x.requires_grad_(), weight))
+
+
+def test_the_layer_takes_a_normalised_adjacency(double: Data) -> None:
+    layer = SoftMedianConv(5, 4, temperature=1e12).double()
+    adjacency = Adjacency.from_data(double).normalized(self_loops=True)
+    torch.testing.assert_close(layer(double.x, adjacency), adjacency.dense() @ double.x @ layer.weight)
+
+
+def test_bad_layers_raise() -> None:
+    with pytest.raises(ValueError, match="out_channels to be a whole number >= 1, got 0"):
+        SoftMedianConv(5, 0)
+    with pytest.raises(ValueError, match=r"expected temperature > 0, got -1\.0"):
+        SoftMedianConv(5, 3, temperature=-1.0)
+
+
+@pytest.mark.parametrize("k", [3, 7, 64])
+def test_the_model_is_its_definition(k: int, double: Data) -> None:
+    model = build(k=k, alpha=0.3, temperature=0.5)
+    for bias in model.biases:
+        nn.init.normal_(bias)
+    # Weights, so that no two entries of a row are equal.
+    row, col = double.edge_index
+    weight = (1 + row * col).double() / 10
+    matrix = torch.eye(7, dtype=torch.float64)
+    matrix[row, col] = weight
+    root = matrix.sum(dim=1) ** -0.5
+    pi = 0.3 * torch.linalg.inv(torch.eye(7) - 0.7 * root[:, None] * matrix * root)
+    kept = pi.topk(min(k, 7), dim=1)
+    shares = kept.values / kept.values.sum(dim=1, keepdim=True)
+    first = by_definition(double.x @ model.weights[0], shares, kept.indices, 0.5) + model.biases[0]
+    expected = by_definition(first.relu() @ model.weights[1], shares, kept.indices, 0.5) + model.biases[1]
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+
+
+def test_isolated_nodes_listen_to_themselves(double: Data) -> None:
+    model = build(k=3)
+    hidden = (double.x[6] @ model.weights[0] + model.biases[0]).relu()
+    torch.testing.assert_close(model(double.x, double.edge_index)[6], hidden @ model.weights[1] + model.biases[1])
+
+
+def test_weight_zero_is_no_edge_for_the_gradient_either(sbm: Data) -> None:
+    model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 8, "k": 16}, seed=0).double().eval()
+    x = sbm.x.double()
+    absent = torch.tensor([[0, 1, 2, 3], [100, 101, 102, 103]])
+    edges = torch.cat([sbm.edge_index, absent, absent.flip(0)], dim=1)
+    ones = torch.ones(sbm.edge_index.size(1), dtype=torch.float64)
+    found = []
+    for edge_index, weight in ((sbm.edge_index, ones), (edges, torch.cat([ones, ones.new_zeros(8)]))):
+        inputs = x.clone().requires_grad_()
+        logits = model(inputs, edge_index, weight)
+        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (inputs, *model.parameters()))))
+    for without, idle in zip(*found, strict=True):
+        torch.testing.assert_close(idle, without)
+
+
+def test_the_names_of_nodes_do_not_matter_where_entries_are_left_out(sbm: Data) -> None:
+    """Weighted edges, so that no entries are equal: equal ones are chosen by name."""
+    model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 8, "k": 16}, seed=0).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.rand(200, 200, generator=generator, dtype=torch.float64)
+    weight = (matrix + matrix.T)[sbm.edge_index[0], sbm.edge_index[1]]
+    order = torch.randperm(200, generator=generator)
+    permuted = model(sbm.x[order].double(), order.argsort()[sbm.edge_index], weight)
+    torch.testing.assert_close(permuted, model(sbm.x.double(), sbm.edge_index, weight)[order])
+
+
+def test_the_same_inputs_give_the_same_bits(sbm: Data) -> None:
+    found = []
+    for _ in range(2):
+        model = ep.models.build("SoftMedianGDC", 21, 2, seed=0).eval()
+        weight = torch.ones(sbm.edge_index.size(1), requires_grad=True)
+        logits = model(sbm.x, sbm.edge_index, weight)
+        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (weight, *model.parameters()))))
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def test_edge_gradients_are_those_of_small_steps(double: Data) -> None:
+    model, nodes = build(), torch.arange(7)
+    engine = EdgeGradientEngine(model, double, nodes)
+    assert engine.path == "autograd"
+    pairs = torch.triu_indices(7, 7, offset=1)
+    start = torch.full((pairs.size(1),), 0.2, dtype=torch.float64)
+    gradient = engine(pairs, start).at(pairs)
+    step, moves = 1e-6, torch.eye(pairs.size(1), dtype=torch.float64)
+    expected = [
+        (engine(pairs, start + step * move).loss - engine(pairs, start - step * move).loss) / (2 * step)
+        for move in moves
+    ]
+    torch.testing.assert_close(gradient, torch.stack(expected), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        PRBCD(steps=10, fine_tune_steps=5, block_size=5_000, samples=3),
+        LRBCD(steps=15, block_size=5_000, samples=3),
+        GreedyRBCD(steps=5, block_size=5_000),
+    ],
+    ids=lambda attack: type(attack).__name__,
+)
+def test_attacks_change_its_answers(attack: Attack, split: ep.splits.Split) -> None:
+    model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 16}, seed=0)
+    ep.train(model, split, max_epochs=60, progress=False)
+    graph, nodes = split.test.data, split.test.nodes
+    result = attack(model, graph, nodes, ep.Budget.from_epsilon(graph, nodes, 0.5), seed=0)
+    assert result.path == "autograd"
+    assert result.clean_accuracy > 0.9
+    assert result.accuracy < result.clean_accuracy
+    before, after = (ep.models.predict(model, data)[nodes].argmax(dim=1) for data in (graph, result.data))
+    assert not torch.equal(before, after)
+
+
+def test_every_setting_comes_back(double: Data, tmp_path: Path) -> None:
+    model = build(num_layers=3, alpha=0.3, k=4, temperature=0.7, dropout=0.1)
+    ep.save(model, tmp_path / "model.safetensors")
+    loaded = ep.load(tmp_path / "model.safetensors")
+    assert loaded.settings == model.settings
+    assert torch.equal(ep.models.predict(loaded, double), ep.models.predict(model, double))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 0}, "k to be a whole number >= 1, got 0"),
+        ({"alpha": 0}, "expected alpha > 0, got 0"),
+        ({"alpha": 1.0}, r"expected 0 <= alpha < 1, got 1\.0"),
+        ({"temperature": 0.0}, r"expected temperature > 0, got 0\.0"),
+        ({"temperature": "hot"}, "expected temperature > 0, got 'hot'"),
+    ],
+)
+def test_bad_settings_raise(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**settings)
+
+
+@pytest.mark.slow
+def test_a_graph_as_large_as_pubmed_stays_within_memory() -> None:
+    """All entries of its diffusion would take 1.5 GB."""
+    nodes = 19_717
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(0, nodes, (2, 44_324), generator=generator)
+    x = torch.randn(nodes, 50, generator=generator)
+    model = ep.models.build("SoftMedianGDC", 50, 3, seed=0).eval()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with torch.no_grad():
+        logits = model(x, to_undirected(pairs[:, pairs[0] != pairs[1]], num_nodes=nodes))
+    assert logits.isfinite().all()
+    # In kilobytes.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000
