@@ -11,7 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from edgeproof._version import __version__
-from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, train
+from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, reproduce, results, train
+from edgeproof.experiments.engines import JobFailedError
+
+_FAILURES = (torch.OutOfMemoryError, JobFailedError)
 
 app = typer.Typer(
     name="edgeproof",
@@ -26,6 +29,8 @@ app.command("train")(train.train)
 app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
 app.command("certify")(certify.certify)
+app.command("reproduce")(reproduce.reproduce)
+app.command("results")(results.results)
 app.command("datasets")(datasets.datasets)
 app.command("info")(info.info)
 
@@ -49,6 +54,6 @@ def main() -> None:
     """Run the command line; what a user can mend is one line on standard error, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ImportError, FloatingPointError, torch.OutOfMemoryError) as error:
+    except (ValueError, TypeError, OSError, ImportError, FloatingPointError, *_FAILURES) as error:
         Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)

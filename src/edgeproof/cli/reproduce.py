@@ -1,0 +1,125 @@
+"""``edgeproof reproduce``: the paper's tables, run for real."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from edgeproof._progress import progress_bar
+from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
+from edgeproof.experiments.engines import Engine, LocalEngine, Report
+from edgeproof.experiments.estimate import estimate
+from edgeproof.experiments.plan import measures
+from edgeproof.experiments.render import export, in_terminal, in_terminal_summary
+
+StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
+DEFAULT_STORE = Path("results") / "experiments"
+
+
+def reproduce(
+    table: Annotated[
+        list[str] | None, typer.Argument(help="Tables by label, number or nickname; 'all' for all.")
+    ] = None,
+    list_tables: Annotated[
+        bool, typer.Option("--list", help="List the tables: what is done and what is missing.")
+    ] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="One line per table: how many cells match.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be run, and an estimate; run nothing.")
+    ] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="A smaller version to try things out, labelled as such.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print what is in the store; run nothing.")] = False,
+    form: Annotated[str | None, typer.Option("--format", help="Print as csv, latex or markdown instead.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    jobs: Annotated[int | None, typer.Option(help="Processes at once; by default what this machine bears.")] = None,
+    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes share one GPU.")] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="CPU threads per process.")] = None,
+) -> None:
+    """Run a table of the paper, as far as it is not in the store yet, and print it beside the paper's figures.
+
+    A table is a set of trainings (graph, model, training, seed) and of what is measured of them. Every result is kept as soon
+    as it is there: stop at any time, and the same command goes on. Green cells are within two of the paper's standard errors.
+
+    Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda
+    """
+    console, kept = Console(), Store(store)
+    if list_tables or not (table or summary):
+        console.print(_listed(kept, fast))
+        return
+    chosen = list(TABLES) if (summary and not table) or table == ["all"] else [find(name) for name in table or []]
+    if summary:
+        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in chosen]))
+        return
+    todo = [
+        job
+        for job in missing(chosen, kept, fast=fast)
+        if (not dataset or job.recipe.row.dataset in dataset) and (not model or job.recipe.row.model in model)
+    ]
+    engine = LocalEngine(jobs, device, threads)
+    if dry_run:
+        console.print(_planned(todo, kept, engine))
+        return
+    if todo and not show:
+        _run(engine, todo, kept)
+    for one in chosen:
+        comparison = compare(one, kept, fast=fast)
+        print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
+
+
+def _run(engine: Engine, todo: list[Job], store: Store) -> None:
+    command = "edgeproof " + " ".join(sys.argv[1:])
+    done = 0
+    with progress_bar("jobs", len(todo), show=True) as advance:
+
+        def report(one: Report) -> None:
+            nonlocal done
+            done += 1
+            advance(done, one.job.name if one.failure is None else f"{one.job.name} failed")
+
+        try:
+            engine.run(todo, store, command, report)
+        except KeyboardInterrupt:
+            raise typer.Exit(_interrupted(done, len(todo), store)) from None
+
+
+def _interrupted(done: int, total: int, store: Store) -> int:
+    print(
+        f"stopped: {done} of {total} jobs done, all that was found is in {store.root}; run it again to go on",
+        file=sys.stderr,
+    )
+    return 130
+
+
+def _listed(store: Store, fast: bool) -> RichTable:
+    shown = RichTable(title="tables of the paper" + (", fast" if fast else ""))
+    for title in ("label", "number", "nickname", "about", "measured", "trainings missing"):
+        shown.add_column(title)
+    for table in TABLES:
+        needed = measures([table], fast=fast)
+        there = sum(store.get(measure.identity) is not None for measure in needed)
+        left = len(missing([table], store, fast=fast))
+        shown.add_row(
+            table.label, str(table.number), table.nickname, table.about, f"{there} of {len(needed)}", str(left)
+        )
+    return shown
+
+
+def _planned(todo: list[Job], store: Store, engine: LocalEngine) -> RichTable:
+    seconds, known = estimate(todo, store, engine.device)
+    hours = seconds / 3600 / engine.processes
+    basis = f"{known} of {len(todo)} from times measured on such a device" if todo else "nothing to do"
+    shown = RichTable(title=f"{len(todo)} jobs, about {hours:.1f} h with {engine.processes} processes ({basis})")
+    shown.add_column("training")
+    shown.add_column("measured")
+    for job in todo:
+        shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
+    return shown

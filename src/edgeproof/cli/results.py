@@ -1,0 +1,70 @@
+"""``edgeproof results``: what is in the store."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption
+from edgeproof.experiments import Record, Store
+
+_TITLES = ("key", "graph", "model", "training", "protocol", "seed", "measured", "at", "accuracy", "seconds")
+
+
+def results(
+    store: StoreOption = DEFAULT_STORE,
+    dataset: Annotated[str | None, typer.Option(help="Only of this graph.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only of this model.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only of this kind: clean, an attack, smoothing.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="csv, or markdown; a table for terminals by default.")
+    ] = None,
+) -> None:
+    """List what has been measured, one line per figure, and filter and export it.
+
+    Example: edgeproof results --dataset citeseer --kind LRBCD --format csv
+    """
+    if form not in (None, "csv", "markdown"):
+        raise ValueError(f"expected csv or markdown, got {form!r}")
+    lines = [
+        line
+        for record in Store(store).records()
+        if record.identity["kind"] != "training"
+        for line in _lines(record)
+        if (dataset, model, kind) == (dataset and line[1], model and line[2], kind and line[6])
+    ]
+    if form == "csv":
+        csv.writer(sys.stdout, lineterminator="\n").writerows([_TITLES, *lines])
+    elif form == "markdown":
+        for line in (_TITLES, ("---",) * len(_TITLES), *lines):
+            print("| " + " | ".join(line) + " |")
+    else:
+        shown = RichTable(title=f"{len(lines)} figures in {store}")
+        for title in _TITLES:
+            shown.add_column(title)
+        for line in lines:
+            shown.add_row(*line)
+        Console().print(shown)
+
+
+def _lines(record: Record) -> list[tuple[str, ...]]:
+    training, values = record.identity["training"], record.values
+    how = "regular" if training["label_config"] is None else "self-trained"
+    if training["attack"] is not None:
+        how = f"{training['attack'].partition('(')[0]} {training['epsilon']:g}"
+    about = (
+        training["dataset"],
+        training["model"],
+        how,
+        training["protocol"],
+        str(training["seed"]),
+        record.identity["kind"],
+    )
+    figures = [(f"{epsilon:g}", accuracy) for epsilon, accuracy in values.get("accuracy", [])]
+    figures += [(f"+{added} -{deleted}", accuracy) for added, deleted, accuracy in values.get("certified_accuracy", [])]
+    return [(record.key[:8], *about, at, f"{100 * accuracy:.1f}", f"{record.seconds:.0f}") for at, accuracy in figures]

@@ -1,0 +1,43 @@
+"""How long things will take, from how long such things took."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.plan import Job
+from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.store import Store
+
+# Seconds where nothing alike has been run yet: a guess, by what is done.
+_GUESS = {"training": 300.0, "clean": 1.0, "smoothing": 200.0}
+_GUESS_ATTACK = 60.0
+
+Likeness = tuple[str, str, str, str]
+
+
+def estimate(jobs: Iterable[Job], store: Store, device: str) -> tuple[float, int]:
+    """Seconds of work, one job after the other; and how many jobs' trainings have a precedent on such a device."""
+    took: dict[Likeness, list[float]] = defaultdict(list)
+    for record in store.records():
+        if record.environment.get("device", "").startswith(device):
+            took[_likeness(record.identity)].append(record.seconds)
+    total, known = 0.0, 0
+    for job in jobs:
+        parts: list[Recipe | Measure] = [job.recipe, *job.measures]
+        for part in parts:
+            alike = took.get(_likeness(part.identity))
+            kind = "training" if isinstance(part, Recipe) else part.kind
+            total += statistics.mean(alike) if alike else _GUESS.get(kind, _GUESS_ATTACK)
+            known += bool(alike) and isinstance(part, Recipe)
+    return total, known
+
+
+def _likeness(identity: dict[str, object]) -> Likeness:
+    """What has most to do with how long it takes: the graph, the model, what is done, and against which attack."""
+    kind = str(identity["kind"])
+    training = identity if kind == "training" else identity["training"]
+    assert isinstance(training, dict)
+    return kind, str(training["dataset"]), str(training["model"]), str(training["attack"]) if kind == "training" else ""

@@ -1,0 +1,120 @@
+"""Tables for people: in a terminal, in Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from rich.table import Table as RichTable
+
+from edgeproof.experiments.compare import Cell, Comparison
+from edgeproof.experiments.paper import Column, Row
+
+PROTOCOLS = ("as_released", "strict")
+_COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim"}
+_FORMATS = ("csv", "latex", "markdown")
+
+
+def training_of(row: Row) -> str:
+    """A row's training in words."""
+    if row.attack is None:
+        return "self-trained" if row.self_training else "regular"
+    return f"{row.attack} {row.epsilon:g}" + ("" if row.self_training else ", no self-training")
+
+
+def title_of(column: Column) -> str:
+    """A column's title.
+
+    >>> title_of(Column("LRBCD", 0.25)), title_of(Column("smoothing", r_add=0, r_del=5))
+    ('LRBCD 0.25', '+0 -5')
+    """
+    if column.attack == "clean":
+        return "clean"
+    if column.attack == "smoothing":
+        return f"+{column.r_add} -{column.r_del}"
+    return f"{column.attack} {column.epsilon:g}"
+
+
+def in_terminal(comparison: Comparison) -> RichTable:
+    """A line for the paper and one for each protocol, coloured by whether ours is within two standard errors."""
+    table, columns = comparison.table, comparison.table.columns
+    shown = RichTable(title=f"{table.label} (table {table.number}): {table.about}{', fast' if comparison.fast else ''}")
+    for title in ("graph", "model", "training", ""):
+        shown.add_column(title)
+    for column in columns:
+        shown.add_column(title_of(column), justify="right")
+    cells = {(cell.paper.row, cell.paper.column): cell for cell in comparison.cells}
+    for row in table.rows:
+        names = (row.dataset, row.model, training_of(row))
+        here = [cells.get((row, column)) for column in columns]
+        shown.add_row(*names, "paper", *("" if cell is None else _printed(cell) for cell in here))
+        for protocol in PROTOCOLS:
+            marked = (
+                "" if cell is None else f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
+                for cell in here
+            )
+            shown.add_row("", "", "", protocol.replace("_", " "), *marked, end_section=protocol == PROTOCOLS[-1])
+    return shown
+
+
+def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
+    """One line per table: how many of its cells match, for both protocols; and a total."""
+    shown = RichTable(title="cells within two standard errors of the paper's")
+    for title in ("table", "cells", "protocol", "matched", "better", "worse", "not run"):
+        shown.add_column(title, justify="left" if title in ("table", "protocol") else "right")
+    for protocol in PROTOCOLS:
+        total = dict.fromkeys(("matched", "better", "worse", "not run"), 0)
+        for comparison in comparisons:
+            counts = comparison.counts(protocol)
+            total = {name: total[name] + count for name, count in counts.items()}
+            cells = [str(count) for count in counts.values()]
+            shown.add_row(comparison.table.label, str(len(comparison.cells)), protocol, *cells)
+        sums = [str(count) for count in total.values()]
+        shown.add_row("all", str(sum(total.values())), protocol, *sums, style="bold", end_section=True)
+    return shown
+
+
+def export(comparison: Comparison, form: str) -> str:
+    """All cells, one per line, as ``"csv"``, ``"latex"`` or ``"markdown"``."""
+    titles = ["graph", "model", "training", "measured", "paper", "as released", "strict", "verdict, strict"]
+    lines = [
+        [
+            cell.paper.row.dataset,
+            cell.paper.row.model,
+            training_of(cell.paper.row),
+            title_of(cell.paper.column),
+            _printed(cell),
+            *(_ours(cell, protocol) for protocol in PROTOCOLS),
+            cell.verdict("strict"),
+        ]
+        for cell in comparison.cells
+    ]
+    if form == "csv":
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([titles, *lines])
+        return text.getvalue()
+    if form == "markdown":
+        return "\n".join("| " + " | ".join(line) + " |" for line in [titles, ["---"] * len(titles), *lines]) + "\n"
+    if form == "latex":
+        rows = [" & ".join(_escaped(entry) for entry in line) + r" \\" for line in [titles, *lines]]
+        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(titles)}}}", *rows, r"\end{tabular}"]) + "\n"
+    raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
+
+
+def _printed(cell: Cell) -> str:
+    return f"{cell.paper.mean:.1f} ± {cell.paper.error:.1f}"
+
+
+def _ours(cell: Cell, protocol: str) -> str:
+    figure = cell.ours[protocol]
+    return "-" if figure is None else str(figure)
+
+
+def _marked(cell: Cell, protocol: str) -> str:
+    return f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
+
+
+def _escaped(text: str) -> str:
+    for plain, escaped in (("±", r"$\pm$"), ("_", r"\_"), ("%", r"\%"), ("&", r"\&")):
+        text = text.replace(plain, escaped)
+    return text
