@@ -43,16 +43,16 @@ def in_terminal(comparison: Comparison) -> RichTable:
         shown.add_column(title)
     for column in columns:
         shown.add_column(title_of(column), justify="right")
-    cells = {(cell.paper.row, cell.paper.column): cell for cell in comparison.cells}
+    cells: dict[tuple[Row, Column], list[Cell]] = {}
+    for cell in comparison.cells:
+        cells.setdefault((cell.paper.row, cell.paper.column), []).append(cell)
     for row in table.rows:
         names = (row.dataset, row.model, training_of(row))
-        here = [cells.get((row, column)) for column in columns]
-        shown.add_row(*names, "paper", *("" if cell is None else _printed(cell) for cell in here))
+        here = [cells.get((row, column), []) for column in columns]
+        # Some tables print a clean accuracy beside every attack, not always the same one.
+        shown.add_row(*names, "paper", *(" / ".join(dict.fromkeys(map(_printed, one))) for one in here))
         for protocol in PROTOCOLS:
-            marked = (
-                "" if cell is None else f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
-                for cell in here
-            )
+            marked = (_marked(one[0], protocol) if one else "" for one in here)
             shown.add_row("", "", "", protocol.replace("_", " "), *marked, end_section=protocol == PROTOCOLS[-1])
     return shown
 
@@ -108,6 +108,10 @@ def _printed(cell: Cell) -> str:
 def _ours(cell: Cell, protocol: str) -> str:
     figure = cell.ours[protocol]
     return "-" if figure is None else str(figure)
+
+
+def _marked(cell: Cell, protocol: str) -> str:
+    return f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
 
 
 def _marked(cell: Cell, protocol: str) -> str:

@@ -1,0 +1,86 @@
+"""``edgeproof reproduce`` and ``edgeproof results``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from edgeproof.cli.app import app
+from edgeproof.experiments import Record, Store, find
+from edgeproof.experiments.plan import measures
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """All clean accuracies of the first table, and nothing else: as the paper has them for GCN, 1 for all others."""
+    store = Store(tmp_path)
+    for measure in measures([find("main")]):
+        if measure.kind == "clean":
+            accuracy = 0.72 if measure.recipe.row.model == "GCN" else 1.0
+            store.put(Record(measure.identity, {"accuracy": [[0.0, accuracy]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    return store
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_tables_are_listed(store: Store) -> None:
+    shown = run("reproduce", "--list", "--store", str(store.root))
+    assert "tab:app_smooth_cora_ml" in shown
+    assert "57 of 228" in shown
+    assert run("reproduce", "--store", str(store.root)) == shown
+
+
+def test_a_table_in_every_form(store: Store) -> None:
+    options = ("--show", "--store", str(store.root))
+    terminal = run("reproduce", "tab:results", *options)
+    assert "72.0 ± 2.5" in terminal
+    assert "100.0 ± 0.0" in terminal
+    lines = run("reproduce", "1", *options, "--format", "csv").splitlines()
+    assert lines[0] == '"graph,model,training'.strip('"') + ',measured,paper,as released,strict,"verdict, strict"'
+    assert lines[1] == "citeseer,GCN,regular,clean,72.0 ± 2.5,72.0 ± 0.0,72.0 ± 0.0,matched"
+    # Of 16 trainings, three are of GCN.
+    assert sum(line.endswith("better") for line in lines) == 13
+    assert sum(line.endswith("not run") for line in lines) == 112
+    assert run("reproduce", "main", *options, "--format", "markdown").splitlines()[2].startswith("| citeseer | GCN |")
+    assert r"72.0 $\pm$ 2.5" in run("reproduce", "main", *options, "--format", "latex")
+    with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'pdf'"):
+        run("reproduce", "main", *options, "--format", "pdf")
+
+
+def test_the_summary(store: Store) -> None:
+    shown = run("reproduce", "--summary", "--store", str(store.root))
+    assert shown.count("tab:results ") == 2
+    assert "1409" in shown
+
+
+def test_a_dry_run_runs_nothing(store: Store) -> None:
+    before = sorted(store.root.iterdir())
+    shown = run("reproduce", "main", "--dry-run", "--model", "GAT", "--store", str(store.root), "--jobs", "2")
+    assert "9 jobs" in shown
+    assert "citeseer GAT LRBCD strict seed 5" in shown
+    assert "GPRGNN" not in shown
+    assert sorted(store.root.iterdir()) == before
+
+
+def test_results_are_listed_filtered_and_exported(store: Store) -> None:
+    everything = run("results", "--store", str(store.root), "--format", "csv").splitlines()
+    assert everything[0] == "key,graph,model,training,protocol,seed,measured,at,accuracy,seconds"
+    assert len(everything) == 58
+    some = run("results", "--store", str(store.root), "--model", "GCN", "--format", "csv").splitlines()
+    assert len(some) == 10
+    assert all(",GCN," in line and ",72.0,2" in line for line in some[1:])
+    assert "57 figures" in run("results", "--store", str(store.root))
+    assert run("results", "--store", str(store.root), "--kind", "LRBCD", "--format", "markdown").count("\n") == 2
+    with pytest.raises(ValueError, match="expected csv or markdown, got 'html'"):
+        run("results", "--store", str(store.root), "--format", "html")
+
+
+def test_an_unknown_table_is_told_apart() -> None:
+    with pytest.raises(ValueError, match="unknown table 'mian': did you mean 'main'"):
+        run("reproduce", "mian")

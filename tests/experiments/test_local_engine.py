@@ -1,0 +1,125 @@
+"""Runs for real, on this machine: everything ends up in the store once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edgeproof.experiments import Job, Store, Table, compare, missing
+from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
+from edgeproof.experiments.engines import local as local_module
+from edgeproof.experiments.work import keep, known_model, work
+
+
+class Inline:
+    """In place of worker processes, so that a test can watch and disturb them."""
+
+    def __init__(self, before: Callable[[Job], None] = lambda job: None) -> None:
+        self.before = before
+
+    def run(self, jobs: list[Job], store: Store) -> None:
+        for job in jobs:
+            self.before(job)
+            for product in work(job, known_model(job, store), "cpu", 1, "a test"):
+                keep(product, store)
+
+
+def test_a_table_is_run_and_compared(small: Table, store: Store) -> None:
+    jobs = missing([small], store, fast=True)
+    Inline().run(jobs, store)
+    assert missing([small], store, fast=True) == []
+    # Three kinds of files for two models: the training, and two measurements.
+    assert len(list(store.records())) == 6
+    comparison = compare(small, store, fast=True)
+    assert comparison.counts("strict") == {"matched": 3, "better": 0, "worse": 3, "not run": 0}
+    assert comparison.counts("as_released") == comparison.counts("strict")
+    clean, attacked, harder = (cell.ours["strict"] for cell in comparison.cells[3:])
+    assert clean is not None
+    assert attacked is not None
+    assert harder is not None
+    assert clean.mean >= attacked.mean >= harder.mean
+    # The whole table, not the fast version of it, is as missing as before.
+    assert compare(small, store).counts("strict")["not run"] == 6
+
+
+def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
+    job = missing([small], store, fast=True)[0]
+    products = list(work(job, None, "cpu", 1, "a test"))
+    for product in products:
+        keep(product, store)
+    known = known_model(job, store)
+    assert known is not None
+    again = list(work(job, known, "cpu", 1, "a test"))
+    assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
+    # A damaged model is not used.
+    path = store.model_path(job.recipe.identity)
+    path.write_bytes(known[: len(known) // 2])
+    assert known_model(job, store) is None
+
+
+def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the command itself, in processes of its own; stopped in the middle, and started again."""
+    script = tmp_path / "run.py"
+    folder = Path(__file__).parent
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+        "from conftest import SMALL, small_cells\n"
+        "from edgeproof.experiments import paper, Store, missing\n"
+        "from edgeproof.experiments.engines import LocalEngine\n"
+        "paper._by_table = lambda: {'tab:small': small_cells()}\n"
+        "if __name__ == '__main__':\n"
+        "    store = Store(sys.argv[1])\n"
+        "    LocalEngine(2, 'cpu', 1).run(missing([SMALL], store, fast=True), store, 'a test', print)\n"
+    )
+    store = Store(tmp_path / "store")
+    run = [sys.executable, str(script), str(store.root)]
+    process = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list(store.root.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
+    assert before
+    subprocess.run(run, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    after = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
+    assert missing([small], store, fast=True) == []
+    assert len(after) == 6
+    # What was there is still there, untouched: nothing was run twice.
+    assert before.items() <= after.items()
+
+
+def _fails(job: Job, *_: object) -> None:
+    raise ValueError(f"no such thing as {job.recipe.row.model}")
+
+
+def _dies(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("worker", "failure"), [(_fails, "ValueError: no such thing as GCN"), (_dies, "its process was killed 3 times")]
+)
+def test_failures_are_told_in_the_end(
+    worker: Callable[..., None], failure: str, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_module, "_work_into", worker)
+    reports: list[Report] = []
+    jobs = missing([small], store, fast=True)[:1]
+    with pytest.raises(JobFailedError, match="1 of 1 jobs failed"):
+        LocalEngine(1, "cpu", 1).run(jobs, store, "a test", reports.append)
+    assert sorted(report.job.name for report in reports) == sorted(job.name for job in jobs)
+    assert failure in {report.failure for report in reports}
+
+
+def test_an_engine_needs_processes() -> None:
+    with pytest.raises(ValueError, match="expected at least one process, got 0"):
+        LocalEngine(0)
+    assert LocalEngine().processes >= 1

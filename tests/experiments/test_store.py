@@ -1,0 +1,84 @@
+"""Results on disk: whole, under the right name, never stale, never trusted when broken."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeproof.experiments import Record, Store, StoreWarning
+from edgeproof.experiments.store import key_of
+
+
+def record(seed: int = 0, accuracy: float = 0.5) -> Record:
+    identity = {"kind": "clean", "training": {"dataset": "csbm", "seed": seed}}
+    return Record(identity, {"accuracy": [[0.0, accuracy]]}, "a command", {"device": "cpu"}, 1.5, {})
+
+
+def test_what_is_put_in_comes_out(store: Store) -> None:
+    assert store.get(record().identity) is None
+    store.put(record())
+    assert store.get(record().identity) == record()
+    assert store.get(record(seed=1).identity) is None
+    store.put(record(seed=1))
+    assert {one.key for one in store.records()} == {record().key, record(seed=1).key}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+identities = st.dictionaries(st.text(max_size=2), json_values, max_size=3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(one=identities, other=identities)
+def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert key_of(dict(reversed(one.items()))) == key_of(one)
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (key_of(one) == key_of(other)) == same
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: text.replace('"schema": 1', '"schema": 2'),
+        lambda text: text.replace('"seconds": 1.5', '"seconds": "long"'),
+        lambda text: text.replace('"notes": {}', '"notes": {}, "extra": 1'),
+        lambda text: "[1, 2]",
+    ],
+)
+def test_a_broken_file_is_reported_and_not_used(damage: Any, store: Store) -> None:
+    path = store.put(record())
+    path.write_text(damage(path.read_text()))
+    with pytest.warns(StoreWarning, match="is damaged and is not used"):
+        assert store.get(record().identity) is None
+    with pytest.warns(StoreWarning):
+        assert list(store.records()) == []
+    store.put(record())
+    assert store.get(record().identity) == record()
+
+
+def test_a_file_under_another_name_is_not_used(store: Store) -> None:
+    store.put(record(seed=1)).rename(store.path(record().identity))
+    with pytest.warns(StoreWarning, match="about something else than its name says"):
+        assert store.get(record().identity) is None
+    with pytest.warns(StoreWarning, match="about something else than its name says"):
+        assert list(store.records()) == []
+
+
+def test_many_writers_leave_whole_files(store: Store, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: store.put(record(index % 5)), range(200)))
+    assert len(list(store.records())) == 5
+    assert not [path for path in store.root.iterdir() if path.suffix != ".json"]
