@@ -159,6 +159,8 @@ def test_rows_in_parts_are_rows_together(monkeypatch: pytest.MonkeyPatch) -> Non
         found.append((out.detach(), *torch.autograd.grad(out.square().sum(), leaves)))
     for mine, expected in zip(*found, strict=True):
         torch.testing.assert_close(mine, expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(soft_median(x, values, index, 0.2), found[0][0])
 
 
 def test_bad_inputs_raise() -> None:

@@ -280,6 +280,7 @@ class _Electorate:
             # Whether someone else's model keeps graphs side by side apart is not known.
             return 1
         if not self.model.side_by_side:
+            # Many as one would take longer than one after the other.
             return 1
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
         assert self.encoded is not None
