@@ -167,6 +167,23 @@ def test_every_model_can_be_certified(name: str, split: ep.splits.Split) -> None
         assert bool(certificate.certified(0, 1).all())
 
 
+def test_a_model_that_diffuses_the_graph_is_asked_about_one_at_a_time(
+    split: ep.splits.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side, it would solve for every node of every graph over all of them."""
+    graph, nodes = split.test.data, split.test.nodes
+    sizes = []
+
+    def convolve(model: ep.models.SoftMedianGDC, h: Tensor, values: Tensor, index: Tensor) -> Tensor:
+        sizes.append(h.size(0))
+        return h[:, :2]
+
+    monkeypatch.setattr(ep.models.SoftMedianGDC, "convolve", convolve)
+    SMOOTHING.certify(build("SoftMedianGDC"), graph, nodes, 50, alpha=0.3, choosing_samples=10, progress=False)
+    assert set(sizes) == {graph.num_nodes}
+    assert len(sizes) >= 60
+
+
 def test_a_users_own_model_can_be_certified(split: ep.splits.Split) -> None:
     torch.manual_seed(0)
     theirs = PyGGCN(21, 8, 2, 2).eval()

@@ -23,7 +23,7 @@ def test_every_number_of_the_paper_is_in_a_table() -> None:
         # More than once only where a table prints clean accuracies beside every attack; they differ in part.
         times = Counter((cell.row, cell.column) for cell in table.cells)
         repeated = {column.attack for (_, column), count in times.items() if count > 1}
-        assert repeated <= ({"clean"} if table.nickname in ("other-graphs", "more-attacks") else set())
+        assert repeated <= {"clean"}
 
 
 def test_tables_are_found_by_any_of_their_names() -> None:

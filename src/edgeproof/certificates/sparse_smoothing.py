@@ -280,6 +280,7 @@ class _Electorate:
     def _batch_size(self, memory: float | None) -> int:
         """As many graphs as fit: one is tried, and what it takes is counted. One at a time if they would not be kept apart."""
         if isinstance(self.model, GraphModel) and not self.model.side_by_side:
+            # Many as one would take longer than one after the other.
             return 1
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
         # Columns, rows, weights before and after normalisation; hidden states of a few steps, or features and what follows.

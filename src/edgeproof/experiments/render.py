@@ -114,10 +114,6 @@ def _marked(cell: Cell, protocol: str) -> str:
     return f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
 
 
-def _marked(cell: Cell, protocol: str) -> str:
-    return f"[{_COLOURS[cell.verdict(protocol)]}]{_ours(cell, protocol)}[/]"
-
-
 def _escaped(text: str) -> str:
     for plain, escaped in (("±", r"$\pm$"), ("_", r"\_"), ("%", r"\%"), ("&", r"\&")):
         text = text.replace(plain, escaped)

@@ -419,13 +419,14 @@ class UnknownRuleError(ValueError):
     """A model propagates over a matrix that does not follow from edge weights in a known way."""
 
 
-# Models whose gradient was compared with autograd once.
+# Models whose gradient was compared with autograd once, and those where it differed: the slow path stays right for them.
 _VERIFIED: WeakSet[nn.Module] = WeakSet()
+_REFUSED: WeakSet[nn.Module] = WeakSet()
 
 
 def _propagates(model: nn.Module, data: Data) -> bool:
     """Whether node quantities give this model's gradient: all its rules are known, and autograd agrees on some pairs."""
-    if not isinstance(model, Diffusing):
+    if not isinstance(model, Diffusing) or model in _REFUSED:
         return False
     if model in _VERIFIED:
         return True
@@ -444,9 +445,11 @@ def _propagates(model: nn.Module, data: Data) -> bool:
         )
         pairs_of_results = ((fast.logits, slow.logits), (fast.at(asked), slow.at(asked)))
     except UnknownRuleError:
+        _REFUSED.add(model)
         return False
     for mine, expected in pairs_of_results:
         if not bool((mine - expected).abs().max() <= _AGREE[mine.dtype] * expected.abs().max() + 1e-12):
+            _REFUSED.add(model)
             return False
     # A gradient of zero everywhere shows nothing: such a model is looked at again next time.
     if bool(pairs_of_results[1][1].any()):
