@@ -10,9 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
-from edgeproof.experiments.engines import Engine, LocalEngine, Report
+from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import estimate
 from edgeproof.experiments.plan import measures
 from edgeproof.experiments.render import export, in_terminal, in_terminal_summary
@@ -40,6 +41,10 @@ def reproduce(
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
+    engine: Annotated[str, typer.Option(help="'local', processes on this machine; or 'ray', a cluster.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Ray: the cluster's address, as ray start prints it.")] = None,
+    cpus: Annotated[float, typer.Option(help="Ray: cores of each task.")] = 1,
+    gpus: Annotated[float, typer.Option(help="Ray: share of a GPU of each task, such as 0.1; 0 for none.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Processes at once; by default what this machine bears.")] = None,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes share one GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads per process.")] = None,
@@ -64,15 +69,24 @@ def reproduce(
         for job in missing(chosen, kept, fast=fast)
         if (not dataset or job.recipe.row.dataset in dataset) and (not model or job.recipe.row.model in model)
     ]
-    engine = LocalEngine(jobs, device, threads)
     if dry_run:
-        console.print(_planned(todo, kept, engine))
+        console.print(_planned(todo, kept, LocalEngine(jobs, device, threads)))
         return
     if todo and not show:
-        _run(engine, todo, kept)
+        _run(_engine(engine, address, cpus, gpus, jobs, device, threads), todo, kept)
     for one in chosen:
         comparison = compare(one, kept, fast=fast)
         print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
+
+
+def _engine(
+    name: str, address: str | None, cpus: float, gpus: float, jobs: int | None, device: str, threads: int | None
+) -> Engine:
+    if name == "local":
+        return LocalEngine(jobs, device, threads)
+    if name == "ray":
+        return RayEngine(address, cpus, gpus)
+    raise unknown_name("engine", name, ["local", "ray"])
 
 
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:

@@ -6,14 +6,18 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch_geometric.data import Data
 
 from edgeproof import serialization
 from edgeproof._files import replacing
+from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
+from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store
 from edgeproof.models import GraphModel
 from edgeproof.result import describe_environment
@@ -42,26 +46,44 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str)
         threads: of the CPU.
         command: what to write down as having made it.
     """
-    torch.set_num_threads(threads)
-    recipe = job.recipe
+    data = job.recipe.data()
+    if known is None:
+        product = trained(job.recipe, data, device, threads, command)
+        known = product.model
+        yield product
+    assert known is not None
+    for measure in job.measures:
+        yield measured(measure, data, known, device, threads, command)
+
+
+def trained(recipe: Recipe, data: Data, device: str, threads: int, command: str) -> Product:
+    """A model, by its recipe."""
+    with _set_up(threads):
+        model, history, seconds = recipe.train(recipe.split(data), device)
+    values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
+    record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())
+    return Product(record, _to_bytes(model))
+
+
+def measured(measure: Measure, data: Data, model: bytes, device: str, threads: int, command: str) -> Product:
+    """What is measured of a model."""
+    with _set_up(threads):
+        split = measure.recipe.split(data).to(device)
+        start = time.perf_counter()
+        found = measure.run(_from_bytes(model).to(device), split)
+        seconds = round(time.perf_counter() - start, 2)
+    notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen}
+    return Product(Record(measure.identity, found, command, describe_environment(device), seconds, notes))
+
+
+@contextmanager
+def _set_up(threads: int) -> Iterator[None]:
+    torch.set_num_threads(threads)
     with warnings.catch_warnings():
         # What training has to say about itself is in the notes.
         warnings.simplefilter("ignore")
-        split = recipe.split(recipe.data()).to(device)
-        if known is not None:
-            model = _from_bytes(known).to(device)
-        else:
-            model, history, seconds = recipe.train(split, device)
-            values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
-            record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())
-            yield Product(record, _to_bytes(model))
-        for measure in job.measures:
-            start = time.perf_counter()
-            found = measure.run(model, split)
-            seconds = time.perf_counter() - start
-            notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen}
-            yield Product(Record(measure.identity, found, command, environment, round(seconds, 2), notes))
+        yield
 
 
 def keep(product: Product, store: Store) -> None:

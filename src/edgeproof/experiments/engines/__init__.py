@@ -2,5 +2,6 @@
 
 from edgeproof.experiments.engines.base import Engine, JobFailedError, Report
 from edgeproof.experiments.engines.local import LocalEngine
+from edgeproof.experiments.engines.ray import RayEngine
 
-__all__ = ["Engine", "JobFailedError", "LocalEngine", "Report"]
+__all__ = ["Engine", "JobFailedError", "LocalEngine", "RayEngine", "Report"]

@@ -1,0 +1,126 @@
+"""An existing Ray cluster: models and results travel through Ray, so its nodes share nothing but the network.
+
+The driver hands out every training as a task of its own, keeps the model that comes back, and hands it on to the tasks that
+measure it. A task whose worker or node dies is given to another one, by Ray; what has come back is in the driver's store, and
+is never asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edgeproof.experiments.engines.base import Report, raise_if_failed
+from edgeproof.experiments.plan import Job
+from edgeproof.experiments.store import Store
+from edgeproof.experiments.work import Product, keep, known_model, measured, trained
+
+# Attempts at a task whose worker or node died, beyond the first.
+_RETRIES = 3
+
+
+class RayEngine:
+    """Tasks on a Ray cluster.
+
+    Args:
+        address: of the cluster, as ``ray start`` prints it; none for the one that this machine belongs to, or a new one on this
+            machine.
+        cpus: cores that a task takes.
+        gpus: share of a GPU that a task takes; above 0, tasks compute there.
+    """
+
+    def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise ImportError("the Ray engine needs Ray: pip install 'edgeproof[ray]'") from error
+        if cpus <= 0 or gpus < 0:
+            raise ValueError(f"expected cpus > 0 and gpus >= 0, got {cpus} and {gpus}")
+        self.ray: Any = ray
+        self.address, self.cpus, self.gpus = address, cpus, gpus
+        self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
+
+    def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
+        """See :class:`~edgeproof.experiments.engines.Engine`."""
+        ray = self.ray
+        ours = not ray.is_initialized()
+        if ours:
+            ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+        run = _Run(self, jobs, store, command, report)
+        try:
+            run.all()
+        except BaseException:
+            for reference in run.waiting:
+                ray.cancel(reference, force=True)
+            raise
+        finally:
+            if ours:
+                ray.shutdown()
+        raise_if_failed(run.failures, len(jobs))
+
+
+class _Run:
+    """What is under way."""
+
+    def __init__(
+        self, engine: RayEngine, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]
+    ) -> None:
+        self.engine, self.ray, self.jobs, self.store, self.report = engine, engine.ray, jobs, store, report
+        options = {"num_cpus": engine.cpus, "num_gpus": engine.gpus, "max_retries": _RETRIES}
+        self.train, self.measure = (self.ray.remote(**options)(function) for function in (trained, measured))
+        self.common = (engine.device, engine.threads, command)
+        # What each task is about: a job, and whether it is its training.
+        self.waiting: dict[Any, tuple[Job, bool]] = {}
+        self.left = {job: len(job.measures) for job in jobs}
+        self.failures: list[Report] = []
+        self.graphs: dict[str, Any] = {}
+
+    def all(self) -> None:
+        """Start everything, and take what comes back until nothing is left."""
+        for job in self.jobs:
+            model = known_model(job, self.store)
+            if model is None:
+                self.waiting[self.train.remote(job.recipe, self._graph(job), *self.common)] = (job, True)
+            else:
+                self._measure(job, model)
+        while self.waiting:
+            (reference,), _ = self.ray.wait(list(self.waiting), num_returns=1)
+            job, is_training = self.waiting.pop(reference)
+            try:
+                product: Product = self.ray.get(reference)
+            except (self.ray.exceptions.RayError, self.ray.exceptions.RayTaskError) as error:
+                self._fail(job, error)
+                continue
+            keep(product, self.store)
+            if is_training:
+                assert product.model is not None
+                self._measure(job, product.model)
+            elif job in self.left:
+                self.left[job] -= 1
+                if not self.left[job]:
+                    self.report(Report(job))
+
+    def _measure(self, job: Job, model: bytes) -> None:
+        # Put by the driver: a node that dies takes no model with it.
+        reference = self.ray.put(model)
+        missing = [measure for measure in job.measures if self.store.get(measure.identity) is None]
+        self.left[job] = len(missing)
+        if not missing:
+            self.report(Report(job))
+        for measure in missing:
+            self.waiting[self.measure.remote(measure, self._graph(job), reference, *self.common)] = (job, False)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        """Say so once; what else there is of the job is still taken."""
+        if self.left.pop(job, None) is not None:
+            # Ray's errors hold the worker's whole traceback; its last line is what went wrong.
+            reason = str(error).strip().splitlines()[-1]
+            self.failures.append(Report(job, reason))
+            self.report(self.failures[-1])
+
+    def _graph(self, job: Job) -> Any:
+        """The job's graph, sent to the cluster once."""
+        name = job.recipe.row.dataset
+        if name not in self.graphs:
+            self.graphs[name] = self.ray.put(job.recipe.data())
+        return self.graphs[name]

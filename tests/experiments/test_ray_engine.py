@@ -1,0 +1,142 @@
+"""A real Ray cluster of several nodes on this machine, in which nodes, workers and the driver are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeproof.experiments import Store, Table, missing
+from edgeproof.experiments.engines import JobFailedError, RayEngine, Report
+from edgeproof.experiments.work import keep, known_model, work
+
+ray = pytest.importorskip("ray", reason="ray is not installed")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+QUIET = {"include_dashboard": False, "object_store_memory": 100 * 2**20}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without cores, and nodes to be added by the tests."""
+    os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **QUIET})
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def add_node(cluster: Any) -> Any:
+    return cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+
+
+def kill_once(pattern: str, seconds: float) -> Callable[[], int]:
+    """Kill the first worker that is busy with a task of this name; the function returned says how many were killed."""
+    killed: list[int] = []
+
+    def watch() -> None:
+        deadline = time.monotonic() + seconds
+        while not killed and time.monotonic() < deadline:
+            found = subprocess.run(["pgrep", "-f", f"^ray::{pattern}"], capture_output=True, text=True, check=False)
+            for pid in found.stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+                killed.append(int(pid))
+                break
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+
+    def finished() -> int:
+        thread.join()
+        return len(killed)
+
+    return finished
+
+
+def test_a_killed_worker_and_a_killed_node_lose_nothing(
+    cluster: Any, small: Table, store: Store, tmp_path: Path
+) -> None:
+    nodes = [add_node(cluster) for _ in range(2)]
+    killed = kill_once("trained", 60)
+    reports: list[Report] = []
+
+    def report(one: Report) -> None:
+        reports.append(one)
+        if len(reports) == 1:
+            # In the middle of everything a node dies, and another one joins.
+            cluster.remove_node(nodes[0], allow_graceful=False)
+            nodes[0] = add_node(cluster)
+
+    jobs = missing([small], store, fast=True)
+    RayEngine(cluster.address).run(jobs, store, "a test", report)
+    assert killed() == 1
+    assert missing([small], store, fast=True) == []
+    assert len(list(store.records())) == 6
+    assert sorted(one.job.name for one in reports) == sorted(job.name for job in jobs)
+    assert all(one.failure is None for one in reports)
+    # The same as without a cluster.
+    alone = Store(tmp_path / "alone")
+    for job in jobs:
+        for product in work(job, known_model(job, alone), "cpu", 1, "a test"):
+            keep(product, alone)
+    assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}
+    for node in nodes:
+        cluster.remove_node(node)
+
+
+def test_a_killed_driver_goes_on_where_it_was(cluster: Any, small: Table, tmp_path: Path) -> None:
+    node = add_node(cluster)
+    script, folder = tmp_path / "run.py", Path(__file__).parent
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+        "from conftest import SMALL, small_cells\n"
+        "from edgeproof.experiments import paper, Store, missing\n"
+        "from edgeproof.experiments.engines import RayEngine\n"
+        "paper._by_table = lambda: {'tab:small': small_cells()}\n"
+        "store = Store(sys.argv[1])\n"
+        f"RayEngine({cluster.address!r}).run(missing([SMALL], store, fast=True), store, 'a test', print)\n"
+    )
+    store = Store(tmp_path / "store")
+    run = [sys.executable, str(script), str(store.root)]
+    driver = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not list(store.root.glob("*.json")) and time.monotonic() < deadline and driver.poll() is None:
+        time.sleep(0.05)
+    driver.kill()
+    driver.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
+    assert 0 < len(before) < 6
+    subprocess.run(run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=180)
+    after = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
+    assert len(after) == 6
+    assert before.items() <= after.items()
+    cluster.remove_node(node)
+
+
+def test_failures_are_told_in_the_end(
+    cluster: Any, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr("edgeproof.experiments.engines.ray.trained", fails)
+    node = add_node(cluster)
+    reports: list[Report] = []
+    with pytest.raises(JobFailedError, match=r"2 of 2 jobs failed: .* no such thing"):
+        RayEngine(cluster.address).run(missing([small], store, fast=True), store, "a test", reports.append)
+    assert len(reports) == 2
+    cluster.remove_node(node)
+
+
+def test_a_cluster_needs_sensible_tasks() -> None:
+    with pytest.raises(ValueError, match="expected cpus > 0 and gpus >= 0, got 0 and 0"):
+        RayEngine(cpus=0)
