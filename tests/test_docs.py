@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
-    page.name: re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    page.relative_to(ROOT).as_posix(): re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 
 
