@@ -70,19 +70,28 @@ def _reference(content: str, resolve: Resolve) -> str:
     return f'<autoref identifier="{escape(path)}" optional><code>{escape(title)}</code></autoref>'
 
 
+def _canonical(scope: griffe.Object, name: str) -> str | None:
+    """Where that member was defined, which is what the page of a name re-exported elsewhere answers to, too."""
+    try:
+        path: str = scope[name].canonical_path
+    except (KeyError, griffe.AliasResolutionError):
+        return None
+    return path
+
+
 def resolver(obj: griffe.Object) -> Resolve:
     """Names as they are understood in the docstring of ``obj``: full paths, or members of it, its class or its module."""
 
     def resolve(name: str) -> str | None:
-        first, _, rest = name.partition(".")
         scope: griffe.Object | None = obj
         while scope is not None:
-            if first in scope.members:
-                member = scope.members[first]
-                path = member.target_path if member.is_alias else member.path  # type: ignore[union-attr]
-                return f"{path}.{rest}" if rest else path
-            scope = scope.parent if isinstance(scope.parent, griffe.Object) else None
-        return name if "." in name else None
+            if name.partition(".")[0] in scope.members:
+                return _canonical(scope, name)
+            scope = scope.parent
+        package, _, rest = name.partition(".")
+        if package == obj.package.name and rest:
+            return _canonical(obj.package, rest)
+        return name if rest else None
 
     return resolve
 
