@@ -14,7 +14,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
-_INLINE = r"\$`([^`]+)`\$"
+_INLINE = r"(?<!`)\$`([^`]+)`\$(?!`)"  # not where a code span shows how it is written
 _BLOCK = re.compile(r"^(?P<indent> *)```math\n(?P<tex>.*?)\n(?P=indent)```$", re.MULTILINE | re.DOTALL)
 # A command that latex2mathml lacks, and how it leaves those behind.
 _ARG = re.compile(r"\\arg\b")
