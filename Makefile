@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow lint types clean-accuracy clean
+.PHONY: help demo test test-slow lint types docs clean-accuracy clean
 
 help:
 	@echo "make demo            train two models on a small generated graph and compare them"
 	@echo "make test            lint, types and the test suite"
 	@echo "make test-slow       the paper-scale tests (real data, many minutes)"
+	@echo "make docs            the documentation site, into site/; open site/index.html"
 	@echo "make clean-accuracy  retrain the models of docs/clean-accuracy.md and render the page"
 	@echo "make clean           remove the virtual environment and all caches"
 
@@ -37,9 +38,13 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy --strict src
 
+# The notice is about another program than the one used here.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean-accuracy: $(INSTALLED)
 	$(BIN)/python benchmarks/clean_accuracy.py run
 	$(BIN)/python benchmarks/clean_accuracy.py render
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage site

@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
-    page.name: re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    page.relative_to(ROOT).as_posix(): re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 
 
@@ -19,7 +19,7 @@ def test_the_blocks_of_a_page_run_in_order(page: str, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "example"}
     for number, block in enumerate(PAGES[page]):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
+        exec(compile(block, f"{page}, block {number}", "exec", dont_inherit=True), names)
 
 
 def test_there_are_blocks() -> None:

@@ -1,0 +1,94 @@
+"""What MkDocs calls while it builds: formulas, and the pages that are made from other files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from site_math import MathExtension
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).resolve().parent.parent
+# Pages that no file of docs/ holds, so that nothing is written twice.
+GENERATED = ("index.md", "changelog.md", "reference/cli.md")
+
+_LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+_MOVED = {"CHANGELOG.md": "changelog.md"}
+_MARKUP = re.compile(r"\[bold\](.*?)\[/\]", re.DOTALL)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Teach Markdown formulas, in pages and in docstrings."""
+    config.markdown_extensions.append(MathExtension())
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    from mkdocs.structure.files import File
+
+    contents = {
+        "index.md": from_root((ROOT / "README.md").read_text(encoding="utf-8")),
+        "changelog.md": from_root((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")),
+        "reference/cli.md": command_line(),
+    }
+    assert set(contents) == set(GENERATED)
+    for path, content in contents.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def from_root(text: str) -> str:
+    """Text of a file beside docs/ as a page of docs/: its links lead to the same pages from there.
+
+    >>> from_root("[a](docs/a.md), [log](CHANGELOG.md), [b](https://b.org)")
+    '[a](a.md), [log](changelog.md), [b](https://b.org)'
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        target = match["target"]
+        return f"]({_MOVED.get(target, target.removeprefix('docs/'))})"
+
+    return _LINK.sub(moved, text)
+
+
+def command_line() -> str:
+    """The verbs and options of the command line, from the commands themselves."""
+    import typer
+
+    from edgeproof.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    lines = ["# Command line", "", group.help, "", "`edgeproof VERB --help` says the same in a terminal.", ""]
+    for name, command in group.commands.items():
+        lines += [f"## edgeproof {name}", "", plain(command.help or ""), ""]
+        options = [option for option in command.params if option.name != "help"]
+        if options:
+            lines += ["| option | meaning | default |", "|---|---|---|", *map(_row, options), ""]
+    return "\n".join(lines)
+
+
+def plain(help_text: str) -> str:
+    """Rich's markup as Markdown.
+
+    >>> plain("Try: [bold]edgeproof demo[/]")
+    'Try: `edgeproof demo`'
+    """
+    return _MARKUP.sub(lambda match: f"`{' '.join(match[1].split())}`", help_text)
+
+
+def _row(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    default = option.default() if callable(option.default) else option.default
+    if option.required:
+        shown = "required"
+    elif default is None or default is False or default == []:
+        shown = ""
+    else:
+        shown = ", ".join(f"`{one}`" for one in (default if isinstance(default, (list, tuple)) else [default]))
+    cells = [names, plain(option.help or ""), shown]
+    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"
