@@ -9,6 +9,7 @@ from edgeproof._files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; black comes last.
@@ -33,6 +34,13 @@ def write_figure(figure: Figure, path: str | Path) -> None:
         raise ValueError(f"expected a path that ends in .png or .svg, got {str(path)!r}")
     with replacing(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=150)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks of a count."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def zero_line(axes: Axes) -> None:

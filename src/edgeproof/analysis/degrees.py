@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgeproof.analysis._figures import COLOURS, empty_figure, write_figure
+from edgeproof.analysis._figures import COLOURS, empty_figure, whole_numbers, write_figure
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import check_data, degree, flip_pairs
 
@@ -85,23 +85,28 @@ class AttackedDegrees:
         return float((self.flips > self.degree)[self.fell].double().mean())
 
     def figure(self) -> Figure:
-        """Fallen nodes by degree and flips; above the line are those changed beyond their degree."""
-        from matplotlib.ticker import MaxNLocator
+        """How many nodes fell, by degree and flips; above the line are those changed beyond their degree."""
+        from matplotlib.colors import PowerNorm
 
-        figure = empty_figure(5, 4)
+        figure = empty_figure(5, 4.4)
         axes = figure.subplots()
-        clipped = self.degree.clamp(max=_LAST), self.flips.clamp(max=_LAST)
-        within = AttackedDegrees(self.nodes, *clipped, self.fell, self.stands).counts
-        counts = torch.where(within > 0, within.double(), torch.nan)
-        image = axes.imshow(counts.T, origin="lower", aspect="auto", cmap="cividis_r", vmin=0)
-        side = max(min(within.shape) - 1, 0)
+        clamped = replace(self, degree=self.degree.clamp(max=_LAST), flips=self.flips.clamp(max=_LAST))
+        counts = clamped.counts
+        most = int(counts.max())
+        # The square root keeps small numbers visible beside large ones.
+        axes.imshow(counts.T, origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
+        for x, y in counts.nonzero().tolist():
+            count = int(counts[x, y])
+            colour = "white" if 2 * count > most else "black"
+            axes.text(x, y, str(count), ha="center", va="center", fontsize="small", color=colour)
+        side = min(counts.shape) - 1
         axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many as its edges")
-        axes.legend(loc="upper right", fontsize="small")
-        for axis, values in ((axes.xaxis, self.degree), (axes.yaxis, self.flips)):
-            axis.set_major_locator(MaxNLocator(integer=True))
-            more = f", {_LAST} stands for more" if int(values.max()) > _LAST else ""
-            axis.set_label_text(("degree" if axis is axes.xaxis else "adversarial edges at the node") + more)
-        figure.colorbar(image, ax=axes, label="nodes that fell")
+        figure.legend(loc="outside upper right", fontsize="small", frameon=False)
+        figure.suptitle("nodes that fell", x=0.02, ha="left", fontsize="medium")
+        axes.set_xlabel("degree" + (f", {_LAST} stands for more" if int(self.degree.max()) > _LAST else ""))
+        axes.set_ylabel("adversarial edges" + (f", {_LAST} stands for more" if int(self.flips.max()) > _LAST else ""))
+        for axis in (axes.xaxis, axes.yaxis):
+            whole_numbers(axis)
         return figure
 
     def plot(self, path: str | Path) -> None:

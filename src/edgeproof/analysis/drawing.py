@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,8 @@ def diffusion_figure(matrices: Mapping[str, Tensor], data: Data) -> Figure:
     r"""Total diffusion matrices as graphs, side by side, as the paper draws them on the Karate club.
 
     Width and colour of the line between :math:`u` and :math:`v` show :math:`T_{uv}`, the colour of node :math:`u` shows
-    :math:`T_{uu}`; negative entries are dashed. All panels have one scale. Nodes of different classes have different shapes.
+    :math:`T_{uu}`; negative entries are dashed. Each matrix is divided by the size of its largest entry, for only proportions
+    mean something. The graph's own edges are thin and grey; nodes of different classes have different shapes.
 
     Args:
         matrices: by title, whole matrices from :func:`diffusion`.
@@ -49,15 +51,19 @@ def diffusion_figure(matrices: Mapping[str, Tensor], data: Data) -> Figure:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    largest = max(float(matrix.abs().max()) for matrix in matrices.values())
-    colours = ScalarMappable(Normalize(-largest, largest), "PuOr_r")
-    figure = empty_figure(3.6 * len(matrices) + 0.8, 3.8)
-    panels = figure.subplots(1, len(matrices), squeeze=False)[0]
+    colours = ScalarMappable(Normalize(-1, 1), "PuOr_r")
     place = layout(data)
-    for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
+    wide, high = (place.amax(dim=0) - place.amin(dim=0)).tolist()
+    columns = len(matrices) if len(matrices) < 4 else math.ceil(math.sqrt(len(matrices)))
+    rows = math.ceil(len(matrices) / columns)
+    figure = empty_figure(3.6 * columns + 0.8, (3.6 * min(max(high / wide, 0.4), 1.2) + 0.3) * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, (title, matrix) in zip(panels, matrices.items(), strict=False):
         axes.set_title(title, fontsize="medium")
-        _draw(axes, matrix.cpu(), place, data, colours, largest)
-    figure.colorbar(colours, ax=panels, label="$T_{uv}$ (nodes: $T_{uu}$)", shrink=0.8)
+        _draw(axes, (matrix / matrix.abs().max()).cpu(), place, data, colours)
+    figure.colorbar(colours, ax=panels, label="$T_{uv}$ (nodes: $T_{uu}$), largest 1")
     return figure
 
 
@@ -100,14 +106,15 @@ def layout(data: Data, *, steps: int = 200) -> Tensor:
     return place
 
 
-def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: ScalarMappable, largest: float) -> None:
+def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: ScalarMappable) -> None:
     from matplotlib.collections import LineCollection
 
     axes.set_aspect("equal")
-    axes.set_axis_off()
+    own = list(place[data.edge_index.cpu().T].numpy())
+    axes.add_collection(LineCollection(own, linewidths=0.4, colors="0.8", zorder=0))
     one, two = torch.triu_indices(matrix.size(0), matrix.size(0), offset=1)
     entry = matrix[one, two]
-    size = entry.abs() / largest
+    size = entry.abs()
     # The strongest come last, on top.
     order = size.argsort()
     order = order[size[order] > _FAINT]
@@ -127,5 +134,5 @@ def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: Scalar
         member = classes == label
         marker = MARKERS[label % len(MARKERS)]
         x, y = place[member].T
-        axes.scatter(x, y, s=70, c=inside[member.numpy()], marker=marker, edgecolors="black", linewidths=0.8, zorder=2)
+        axes.scatter(x, y, s=45, c=inside[member.numpy()], marker=marker, edgecolors="black", linewidths=0.8, zorder=2)
     axes.margins(0.06)
