@@ -54,6 +54,14 @@ def graph() -> Data:
 
 
 @pytest.fixture
+def cycle() -> Data:
+    """Twelve nodes in a ring: without self-loops, the eigenvalues of its normalised adjacency are cos(2 pi j / 12)."""
+    nodes = torch.arange(12)
+    pairs = torch.stack([nodes, nodes.roll(1)])
+    return Data(x=torch.ones(12, 3), edge_index=torch.cat([pairs, pairs.flip(0)], dim=1)).coalesce()
+
+
+@pytest.fixture
 def sbm() -> Data:
     """A graph large enough to train on in a second."""
     return ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)

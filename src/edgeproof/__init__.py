@@ -1,6 +1,6 @@
 """edgeproof makes graph neural networks proof against changed edges, and shows how proof they are."""
 
-from edgeproof import attacks, certificates, datasets, evaluation, losses, models, propagation, splits
+from edgeproof import analysis, attacks, certificates, datasets, evaluation, losses, models, propagation, splits
 from edgeproof._version import __version__
 from edgeproof.budget import Budget
 from edgeproof.evaluation import evaluate
@@ -11,6 +11,7 @@ from edgeproof.training import train
 __all__ = [
     "Budget",
     "__version__",
+    "analysis",
     "attacks",
     "certificates",
     "check_data",

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._names import look_up
-from edgeproof.graph import check_data, check_nodes
+from edgeproof.graph import check_data, check_nodes, degree
 from edgeproof.propagation.pairs import check_pairs
 
 # Where no local budget says how many nodes there are.
@@ -159,14 +159,10 @@ def _incident(data: Data, nodes: Tensor) -> float:
 
 
 def _half_degree(data: Data, nodes: Tensor) -> float:
-    return int(_degree(data)[nodes].sum()) / 2
+    return int(degree(data)[nodes].sum()) / 2
 
 
 _COUNTS = {"incident": _incident, "half_degree": _half_degree}
-
-
-def _degree(data: Data) -> Tensor:
-    return torch.bincount(data.edge_index[0], minlength=data.x.size(0))
 
 
 def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
@@ -178,4 +174,4 @@ def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
         return local.to(data.x.device)
     if not isinstance(local, Real) or not (math.isfinite(local) and local >= 0):
         raise ValueError(f"expected local as a factor >= 0 or one whole number per node, got {local!r}")
-    return (_degree(data).double() * local).floor().long()
+    return (degree(data).double() * local).floor().long()

@@ -78,6 +78,15 @@ def num_edges(data: Data) -> int:
     return int(data.edge_index.size(1)) // 2
 
 
+def degree(data: Data) -> Tensor:
+    """Number of edges at each node, shape ``[nodes]``.
+
+    >>> degree(Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]])))
+    tensor([1, 1, 0])
+    """
+    return torch.bincount(data.edge_index[0], minlength=data.x.size(0))
+
+
 def flip_pairs(data: Data, flips: Tensor) -> Data:
     """The graph with pairs flipped: those that are edges removed, the others added. Everything about nodes is kept.
 

@@ -30,6 +30,7 @@ class AttackResult:
     Args:
         flips: the pairs flipped, shape ``[2, flips]``, the smaller end first, ascending.
         data: the graph with these flips.
+        nodes: the target nodes.
         accuracy: share of the target nodes that the model gets right on that graph.
         clean_accuracy: the same before the attack.
         margins: by how much the true class leads at each target node, on that graph; negative where the model is wrong.
@@ -44,6 +45,7 @@ class AttackResult:
 
     flips: Tensor
     data: Data
+    nodes: Tensor
     accuracy: float
     clean_accuracy: float
     margins: Tensor
@@ -209,6 +211,7 @@ class Attack(ABC):
         return AttackResult(
             flips=flips,
             data=data,
+            nodes=target.nodes,
             accuracy=accuracy,
             clean_accuracy=clean_accuracy,
             margins=losses.margin(logits, target.labels),

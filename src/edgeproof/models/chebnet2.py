@@ -82,9 +82,14 @@ class ChebNetII(GraphModel):
             z = z + c[k] * now
         return z
 
-    def coefficients(self) -> Tensor:
-        r"""The weights :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials."""
-        return _nodes_to_chebyshev(self.K, self.gamma.dtype, self.gamma.device) @ self.gamma.relu()
+    def coefficients(self, dtype: torch.dtype | None = None) -> Tensor:
+        r"""The weights :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials.
+
+        Args:
+            dtype: the precision to compute them in, by default that of the parameters.
+        """
+        gamma = self.gamma.to(dtype or self.gamma.dtype)
+        return _nodes_to_chebyshev(self.K, gamma.dtype, gamma.device) @ gamma.relu()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [

@@ -1,0 +1,47 @@
+"""What all pictures have in common: their colours, and how they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeproof._files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers tell apart; black comes last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":")
+
+
+def empty_figure(width: float, height: float) -> Figure:
+    """A figure of this size in inches, outside of pyplot, so that it is gone when nobody holds it any more."""
+    # Drawing is no part of computing, and takes its time to import.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_figure(figure: Figure, path: str | Path) -> None:
+    """As PNG or SVG, by the suffix of ``path``; the file appears whole or not at all."""
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg"):
+        raise ValueError(f"expected a path that ends in .png or .svg, got {str(path)!r}")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks of a count."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def zero_line(axes: Axes) -> None:
+    axes.axhline(0, color="0.6", linewidth=0.8, zorder=0)
