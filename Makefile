@@ -26,7 +26,7 @@ demo: $(INSTALLED)
 	$(BIN)/edgeproof demo
 
 test: lint types
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --cov --cov-report=term-missing:skip-covered
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --cov --cov-report=term-missing:skip-covered
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

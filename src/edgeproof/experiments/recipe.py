@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from torch_geometric.data import Data
@@ -91,8 +92,7 @@ class Recipe:
 
     @property
     def full_model_settings(self) -> dict[str, Any]:
-        settings = models.build(self.row.model, 1, 2, self.model_settings).settings
-        return {name: value for name, value in settings.items() if name not in ("in_channels", "out_channels")}
+        return dict(_all_settings(self.row.model, tuple(self.model_settings.items())))
 
     @property
     def config(self) -> TrainConfig:
@@ -167,6 +167,13 @@ class Recipe:
             progress=False,
         )
         return model, history, time.perf_counter() - start
+
+
+@lru_cache
+def _all_settings(model: str, changed: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """Every setting of a model but its channels, the defaults among them: a default that changes changes the identity."""
+    settings = models.build(model, 1, 2, dict(changed)).settings
+    return tuple((name, value) for name, value in settings.items() if name not in ("in_channels", "out_channels"))
 
 
 def local_share(dataset: str) -> float:
