@@ -49,12 +49,16 @@ def speed(
     flips = block.pairs[torch.arange(budget, device=place)]
     flip = data.x.new_full((budget,), 0.5)
     engine = EdgeGradientEngine(model, data, nodes)
-    assert engine.path == "autograd"
+    slow = EdgeGradientEngine(model, data, nodes, path="autograd")
+    assert engine.path == "propagate"
     values, index = top_ppr(engine.adjacency.normalized(self_loops=True), model.alpha, model.k)
     values = values / values.sum(dim=1, keepdim=True)
 
     def step() -> None:
         engine(flips, flip).at(block.pairs)
+
+    def slow_step() -> None:
+        slow(flips, flip).at(block.pairs)
 
     def diffusion() -> None:
         kept, _ = top_ppr(with_block(data, block.pairs).normalized(self_loops=True), model.alpha, model.k)
@@ -67,6 +71,7 @@ def speed(
 
     parts = {
         "loss, and gradient at the block": step,
+        "the same with the block in the graph (autograd)": slow_step,
         "diffusion of the graph with the block, forwards and backwards": diffusion,
         "layers with the diffusion given, forwards and backwards": layers,
     }

@@ -273,7 +273,7 @@ def test_the_same_inputs_give_the_same_bits(sbm: Data) -> None:
 def test_edge_gradients_are_those_of_small_steps(double: Data) -> None:
     model, nodes = build(), torch.arange(7)
     engine = EdgeGradientEngine(model, double, nodes)
-    assert engine.path == "autograd"
+    assert engine.path == "propagate"
     pairs = torch.triu_indices(7, 7, offset=1)
     start = torch.full((pairs.size(1),), 0.2, dtype=torch.float64)
     gradient = engine(pairs, start).at(pairs)
@@ -299,7 +299,7 @@ def test_attacks_change_its_answers(attack: Attack, split: ep.splits.Split) -> N
     ep.train(model, split, max_epochs=60, progress=False)
     graph, nodes = split.test.data, split.test.nodes
     result = attack(model, graph, nodes, ep.Budget.from_epsilon(graph, nodes, 0.5), seed=0)
-    assert result.path == "autograd"
+    assert result.path == "propagate"
     assert result.clean_accuracy > 0.9
     assert result.accuracy < result.clean_accuracy
     before, after = (ep.models.predict(model, data)[nodes].argmax(dim=1) for data in (graph, result.data))

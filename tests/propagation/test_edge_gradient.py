@@ -96,7 +96,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "MLP": (library_model("MLP"), "propagate"),
     "GAT": (library_model("GAT"), "propagate"),
     "GAT-heads": (library_model("GAT", heads=2, num_layers=3), "propagate"),
-    "SoftMedianGDC": (library_model("SoftMedianGDC"), "autograd"),
+    "SoftMedianGDC": (library_model("SoftMedianGDC"), "propagate"),
     "mixed": (lambda: Mixed(5, 3).double(), "propagate"),
     "secretive": (lambda: Secretive(5, 3).double(), "autograd"),
     "unruly": (lambda: Unruly(5, 3).double(), "autograd"),

@@ -8,6 +8,11 @@ each node keeps the largest. With :math:`G` the gradient at the entries kept, an
 
 which is wanted at the entries of :math:`\hat A` only. A small graph inverts the matrix. A larger one never holds all of
 :math:`\Pi`: it solves for some nodes at a time, forwards and backwards.
+
+That gradient has the form of one call of :func:`~edgeproof.propagation.propagate`, with as many channels as nodes:
+:math:`\langle b_u, h_v \rangle` with :math:`h = \Pi` and :math:`b = \tfrac{1 - \alpha}{\alpha} \Pi^\top G`, and
+:math:`(1 - \alpha) \hat A \Pi = \Pi - \alpha I` gives the rest of what a tape records. So small graphs have the gradient of
+any pair, in the graph or not, from node quantities.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from torch import Tensor
 
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.propagate import Call, current_tape
 
 # Up to so many nodes the matrix is inverted.
 _SMALL_GRAPH = 5_000
@@ -62,6 +68,9 @@ def top_ppr(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise ValueError(f"expected k to be a whole number >= 1, got {k!r}")
+    small, tape = adjacency.num_nodes <= _SMALL_GRAPH, current_tape()
+    if small and tape is not None:
+        return _diffuse(adjacency, alpha, k, *tape.record(adjacency.rule, adjacency.weight))
     if adjacency.weight.requires_grad:
         return _diffuse(adjacency, alpha, k)
     remembered = _REMEMBERED.setdefault(adjacency, {})
@@ -76,9 +85,14 @@ def top_ppr(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]
 _REMEMBERED: WeakKeyDictionary[Adjacency, dict[tuple[float, int], tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 
 
-def _diffuse(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]:
-    way = _Inverse if adjacency.num_nodes <= _SMALL_GRAPH else _Blocks
-    values, index = way.apply(adjacency.weight, adjacency, alpha, min(k, adjacency.num_nodes))  # type: ignore[no-untyped-call]
+def _diffuse(
+    adjacency: Adjacency, alpha: float, k: int, call: Call | None = None, anchor: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    arguments = adjacency.weight, adjacency, alpha, min(k, adjacency.num_nodes)
+    if adjacency.num_nodes <= _SMALL_GRAPH:
+        values, index = _Inverse.apply(*arguments, call, anchor)  # type: ignore[no-untyped-call]
+    else:
+        values, index = _Blocks.apply(*arguments)  # type: ignore[no-untyped-call]
     return values, index
 
 
@@ -86,23 +100,30 @@ class _Inverse(torch.autograd.Function):
     """For small graphs: all of the matrix."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, weight: Tensor, adjacency: Adjacency, alpha: float, k: int, call: Call | None, _: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         dense = adjacency.with_weight(weight).dense()
         pi = torch.linalg.inv(torch.eye(len(dense), dtype=dense.dtype, device=dense.device) - (1 - alpha) * dense)
         pi *= alpha
         values, index = _largest(pi, k)
         ctx.save_for_backward(pi, index)
         ctx.mark_non_differentiable(index)
-        ctx.pattern, ctx.alpha = adjacency.pattern, alpha
+        ctx.pattern, ctx.alpha, ctx.call = adjacency.pattern, alpha, call
         return values, index
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, None, None, None, None, None]:
         pi, index = ctx.saved_tensors
-        kept = torch.zeros_like(pi).scatter_(1, index, grad)
-        gradient = (pi.T @ kept) @ pi.T
-        return (1 - ctx.alpha) / ctx.alpha * gradient[ctx.pattern.row, ctx.pattern.col], None, None, None
+        alpha, call = ctx.alpha, ctx.call
+        kept = torch.zeros_like(pi).scatter_(1, index, grad).mul_((1 - alpha) / alpha)
+        blame = pi.T @ kept
+        if call is not None:
+            call.x, call.out = pi, (pi - alpha * torch.eye(len(pi), dtype=pi.dtype, device=pi.device)) / (1 - alpha)
+            call.grad_out, call.grad_x = blame, (blame - alpha * kept) / (1 - alpha)
+        gradient = (blame @ pi.T)[ctx.pattern.row, ctx.pattern.col] if ctx.needs_input_grad[0] else None
+        return gradient, None, None, None, None, None
 
 
 class _Blocks(torch.autograd.Function):

@@ -110,6 +110,11 @@ class Tape:
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 
+def current_tape() -> Tape | None:
+    """The tape that is open, if one is: for operations other than :func:`propagate` that have the form of its calls."""
+    return _tape.get()
+
+
 def _spmm(adjacency: Adjacency, x: Tensor, backend: str | None, recorded: tuple[Call, Tensor] | None) -> Tensor:
     if x.dim() != 2 or x.size(0) != adjacency.num_nodes:
         raise ValueError(f"expected x of shape [{adjacency.num_nodes}, channels], got {list(x.shape)}")
