@@ -59,6 +59,21 @@ def test_the_summary(store: Store) -> None:
     assert "1409" in shown
 
 
+def test_the_page_has_what_was_run_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    run("reproduce", "--page", str(path), "--store", str(store.root))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert (
+        "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |"
+        in "\n".join(lines)
+    )
+    assert "| citeseer | GCN | regular | clean | 72.0 ± 2.5 | 72.0 ± 0.0 | 72.0 ± 0.0 | matched |" in lines
+    # Only clean accuracies are there: of the first table, and of others that have the same rows.
+    cells = [line for line in lines if line.startswith("| citeseer | ")]
+    assert cells
+    assert all(" | clean | " in line for line in cells)
+
+
 def test_a_dry_run_runs_nothing(store: Store) -> None:
     before = sorted(store.root.iterdir())
     shown = run("reproduce", "main", "--dry-run", "--model", "GAT", "--store", str(store.root), "--jobs", "2")

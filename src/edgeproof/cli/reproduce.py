@@ -16,7 +16,7 @@ from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
 from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import estimate
 from edgeproof.experiments.plan import measures
-from edgeproof.experiments.render import export, in_terminal, in_terminal_summary
+from edgeproof.experiments.render import export, in_terminal, in_terminal_summary, page
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
@@ -38,6 +38,9 @@ def reproduce(
     ] = False,
     show: Annotated[bool, typer.Option("--show", help="Print what is in the store; run nothing.")] = False,
     form: Annotated[str | None, typer.Option("--format", help="Print as csv, latex or markdown instead.")] = None,
+    page_path: Annotated[
+        Path | None, typer.Option("--page", help="Write all that is there as a page in Markdown.")
+    ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
@@ -57,6 +60,10 @@ def reproduce(
     Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda
     """
     console, kept = Console(), Store(store)
+    if page_path is not None:
+        page_path.write_text(page([compare(one, kept, fast=fast) for one in TABLES]), encoding="utf-8")
+        console.print(f"wrote {page_path}")
+        return
     if list_tables or not (table or summary):
         console.print(_listed(kept, fast))
         return

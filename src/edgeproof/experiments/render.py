@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 from rich.table import Table as RichTable
 
@@ -99,6 +100,32 @@ def export(comparison: Comparison, form: str) -> str:
         rows = [" & ".join(_escaped(entry) for entry in line) + r" \\" for line in [titles, *lines]]
         return "\n".join([rf"\begin{{tabular}}{{{'l' * len(titles)}}}", *rows, r"\end{tabular}"]) + "\n"
     raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
+
+
+def page(comparisons: list[Comparison]) -> str:
+    """A page in Markdown: how many cells match, and every cell that has been run."""
+    lines = [
+        "# Our figures beside the paper's",
+        "",
+        "Made by `edgeproof reproduce --page`; every result, with the command and the machine that made it, is in the store,",
+        "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors.",
+        "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
+        "",
+        "| table | about | protocol | cells | matched | better | worse | not run |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for comparison in comparisons:
+        for protocol in PROTOCOLS:
+            counts = " | ".join(str(count) for count in comparison.counts(protocol).values())
+            about = f"`{comparison.table.label}` | {comparison.table.about}"
+            lines.append(f"| {about} | {protocol.replace('_', ' ')} | {len(comparison.cells)} | {counts} |")
+    for comparison in comparisons:
+        run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
+        if run:
+            table = comparison.table
+            shown = export(replace(comparison, cells=run), "markdown").rstrip()
+            lines += ["", f"## Table {table.number}: {table.about}", "", shown]
+    return "\n".join(lines) + "\n"
 
 
 def _printed(cell: Cell) -> str:
