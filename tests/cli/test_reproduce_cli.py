@@ -96,6 +96,28 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
         run("results", "--store", str(store.root), "--format", "html")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["reproduce", "main", "--format", "pdf"], "expected one of csv, latex, markdown, got 'pdf'"),
+        (["reproduce", "main", "--dataset", "citseer"], "unknown dataset 'citseer': did you mean 'citeseer'"),
+        (["reproduce", "main", "--model", "GNC"], "unknown model 'GNC': did you mean 'GCN'"),
+        (["reproduce", "main", "--engine", "rai"], "unknown engine 'rai': did you mean 'ray'"),
+        (["reproduce", "main", "--device", "tpux"], "expected a device of this machine"),
+        (["reproduce", "main", "--store", "/proc/none"], "cannot write"),
+        (["results", "--model", "GNC"], "unknown model 'GNC': did you mean 'GCN'"),
+        (["results", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_runs(
+    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("edgeproof.cli.reproduce._run", lambda *_: pytest.fail("ran"))
+    with pytest.raises(ValueError, match=problem):
+        run(*arguments)
+
+
 def test_an_unknown_table_is_told_apart() -> None:
     with pytest.raises(ValueError, match="unknown table 'mian': did you mean 'main'"):
         run("reproduce", "mian")

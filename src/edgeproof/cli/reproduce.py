@@ -10,13 +10,16 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from edgeproof import datasets, models
+from edgeproof._files import check_writable
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
+from edgeproof.cli._options import parse_device
 from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
 from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import estimate
 from edgeproof.experiments.plan import measures
-from edgeproof.experiments.render import export, in_terminal, in_terminal_summary, page
+from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
@@ -59,8 +62,12 @@ def reproduce(
 
     Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda
     """
+    check_names(dataset, model)
+    if form is not None:
+        check_format(form)
     console, kept = Console(), Store(store)
     if page_path is not None:
+        check_writable(page_path)
         page_path.write_text(page([compare(one, kept, fast=fast) for one in TABLES]), encoding="utf-8")
         console.print(f"wrote {page_path}")
         return
@@ -79,18 +86,28 @@ def reproduce(
     if dry_run:
         console.print(_planned(todo, kept, LocalEngine(jobs, device, threads)))
         return
-    if todo and not show:
-        _run(_engine(engine, address, cpus, gpus, jobs, device, threads), todo, kept)
+    if not show:
+        runner = _engine(engine, address, cpus, gpus, jobs, device, threads)
+        check_writable(kept.root / "result.json")
+        _run(runner, todo, kept)
     for one in chosen:
         comparison = compare(one, kept, fast=fast)
         print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
+
+
+def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
+    """Raise for a graph or a model that there is none of, before anything is run."""
+    for kind, chosen, known in (("dataset", graphs, datasets.available()), ("model", names, models.available())):
+        for name in chosen or []:
+            if name not in known:
+                raise unknown_name(kind, name, known)
 
 
 def _engine(
     name: str, address: str | None, cpus: float, gpus: float, jobs: int | None, device: str, threads: int | None
 ) -> Engine:
     if name == "local":
-        return LocalEngine(jobs, device, threads)
+        return LocalEngine(jobs, str(parse_device(device)), threads)
     if name == "ray":
         return RayEngine(address, cpus, gpus)
     raise unknown_name("engine", name, ["local", "ray"])

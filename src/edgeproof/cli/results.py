@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption
+from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_names
 from edgeproof.experiments import Record, Store
 
 _TITLES = ("key", "graph", "model", "training", "protocol", "seed", "measured", "at", "accuracy", "seconds")
@@ -31,6 +31,9 @@ def results(
     """
     if form not in (None, "csv", "markdown"):
         raise ValueError(f"expected csv or markdown, got {form!r}")
+    check_names([dataset] if dataset else None, [model] if model else None)
+    if not store.is_dir():
+        raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")
     lines = [
         line
         for record in Store(store).records()

@@ -15,6 +15,7 @@ from edgeproof.graph import check_data
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.adopt import CannotAdoptError, adopt, caching_layer
 from edgeproof.propagation.copies import Diffusing
+from edgeproof.propagation.edge_gradient import every_logit, some_pairs
 
 # Equal up to rounding, relative to the largest logit.
 _EQUAL = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -156,13 +157,13 @@ class _Asked:
         weights, gradient = "weight 0 is no edge?", "differentiable in the edges?"
         nodes = torch.arange(data.x.size(0), device=data.x.device)
         try:
-            engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=_energy)
+            engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=every_logit)
         except Exception as error:
             self._note(weights, False, str(error))
             self._note(gradient, None, "not asked")
             return None
         self._note(weights, True, _where_weights_come_from(model, data))
-        found = engine().at(torch.cat([data.edge_index[:, :256], _some_pairs(data)], dim=1))
+        found = engine().at(torch.cat([data.edge_index[:, :256], some_pairs(data).both], dim=1))
         differs = bool(found.isfinite().all()) and (bool(found.any()) or not listens)
         how = {"propagate": "fast, from node quantities", "autograd": "slow, pair by pair in the graph"}[engine.path]
         says = how if differs else "its logits change with the edges, but the gradient is zero or not finite"
@@ -202,16 +203,3 @@ def _with_fewer_edges(data: Data) -> Data:
     fewer = copy.copy(data)
     fewer.edge_index = data.edge_index[:, keep[edge]]
     return fewer
-
-
-def _some_pairs(data: Data) -> Tensor:
-    """Up to 256 pairs of different nodes, always the same ones."""
-    n = data.x.size(0)
-    pairs = torch.randint(0, n, (2, 256), generator=torch.Generator().manual_seed(0)).to(data.x.device)
-    return pairs[:, pairs[0] != pairs[1]]
-
-
-def _energy(logits: Tensor, _: Tensor) -> Tensor:
-    """A loss that every logit of every node counts in, each with another weight."""
-    weight = torch.linspace(1, 2, logits.numel(), device=logits.device, dtype=logits.dtype).view_as(logits)
-    return (weight * logits).sum()

@@ -77,6 +77,7 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
 
 def export(comparison: Comparison, form: str) -> str:
     """All cells, one per line, as ``"csv"``, ``"latex"`` or ``"markdown"``."""
+    check_format(form)
     titles = ["graph", "model", "training", "measured", "paper", "as released", "strict", "verdict, strict"]
     lines = [
         [
@@ -96,10 +97,14 @@ def export(comparison: Comparison, form: str) -> str:
         return text.getvalue()
     if form == "markdown":
         return "\n".join("| " + " | ".join(line) + " |" for line in [titles, ["---"] * len(titles), *lines]) + "\n"
-    if form == "latex":
-        rows = [" & ".join(_escaped(entry) for entry in line) + r" \\" for line in [titles, *lines]]
-        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(titles)}}}", *rows, r"\end{tabular}"]) + "\n"
-    raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
+    rows = [" & ".join(_escaped(entry) for entry in line) + r" \\" for line in [titles, *lines]]
+    return "\n".join([rf"\begin{{tabular}}{{{'l' * len(titles)}}}", *rows, r"\end{tabular}"]) + "\n"
+
+
+def check_format(form: str) -> None:
+    """Raise unless :func:`export` knows this form."""
+    if form not in _FORMATS:
+        raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
 
 
 def page(comparisons: list[Comparison]) -> str:

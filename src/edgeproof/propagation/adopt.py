@@ -8,6 +8,7 @@ code, which hands the graph from layer to layer without looking into it.
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -73,7 +74,7 @@ class EdgeWeighted(nn.Module):
         return self.diffuse(x, as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype))
 
 
-class _Layer(nn.Module):
+class _Layer(nn.Module, ABC):
     """A layer of PyG over an adjacency matrix."""
 
     def __init__(self, conv: nn.Module) -> None:
@@ -87,8 +88,9 @@ class _Layer(nn.Module):
             raise TypeError(f"{type(self.conv).__name__} was given a graph or weights that the model made itself")
         return self.run(x, edge_index)
 
+    @abstractmethod
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        raise NotImplementedError
+        """What the layer gives."""
 
     def _normalized(self, adjacency: Adjacency) -> Adjacency:
         if not getattr(self.conv, "normalize", True):

@@ -255,7 +255,7 @@ class EdgeGradientEngine:
         with dispatch.using(self.backend):
             together = self.path == "propagate" and self.num_nodes > 1
             if together:
-                some = _some_pairs(self.data).both
+                some = some_pairs(self.data).both
                 together = copies.are_apart(self._encoded, alone, some, _AGREE[self.data.x.dtype])
         if not together:
             yield from (alone(flips)[None] for flips in sets)
@@ -347,7 +347,7 @@ class EdgeGradientEngine:
             return False
         if self.num_nodes < 2:
             return True
-        pairs = _some_pairs(self.data)
+        pairs = some_pairs(self.data)
         nothing, whole = self.adjacency.weight.new_zeros(len(pairs)), self.adjacency.weight.new_ones(len(pairs))
         edges = self.edge_key[:8]
         with torch.no_grad():
@@ -433,14 +433,14 @@ def _propagates(model: nn.Module, data: Data) -> bool:
     nodes = torch.arange(data.x.size(0), device=data.x.device)
     if nodes.numel() < 2:
         return True
-    pairs = _some_pairs(data)
+    pairs = some_pairs(data)
     flips = pairs[torch.arange(0, len(pairs), 8, device=nodes.device)]
     weight = data.x.new_full((len(flips),), 0.5)
     asked = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
     # All logits of all nodes count, so that nothing hides behind the targets or the loss at hand.
     try:
         fast, slow = (
-            EdgeGradientEngine(model, data, nodes, labels=nodes, loss=_waves, path=path)(flips, weight)
+            EdgeGradientEngine(model, data, nodes, labels=nodes, loss=every_logit, path=path)(flips, weight)
             for path in ("propagate", "autograd")
         )
         pairs_of_results = ((fast.logits, slow.logits), (fast.at(asked), slow.at(asked)))
@@ -466,13 +466,13 @@ def _takes_weights(model: nn.Module) -> bool:
     return True
 
 
-def _some_pairs(data: Data) -> Pairs:
+def some_pairs(data: Data) -> Pairs:
     """Up to 64 pairs of nodes, always the same ones."""
     number = torch.randint(0, num_pairs(data.x.size(0)), (64,), generator=torch.Generator().manual_seed(0))
     return Pairs.from_number(number.unique().to(data.x.device), data.x.size(0))
 
 
-def _waves(logits: Tensor, _: Tensor) -> Tensor:
+def every_logit(logits: Tensor, _: Tensor) -> Tensor:
     """A loss that listens to every logit of every node, to each in its own way."""
     weight = torch.arange(logits.numel(), device=logits.device, dtype=logits.dtype).cos().view_as(logits)
     return (weight * logits).sum()
