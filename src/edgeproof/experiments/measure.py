@@ -16,7 +16,7 @@ from edgeproof.splits import Split
 
 _SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
 _SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
-# Where every random graph costs a diffusion of its own, fewer of them vote: the certificate stays valid, and says a little less.
+# Where every random graph costs a diffusion of its own, fewer of them vote: the certificate stays valid and says a little less.
 _FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
 # Radii that are kept: all that the paper prints, and those in between, of both kinds together.
 _MOST_ADDED, _MOST_DELETED = 4, 7
