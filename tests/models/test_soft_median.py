@@ -14,7 +14,7 @@ from torch_geometric.utils import to_undirected
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, Attack, GreedyRBCD
 from edgeproof.models import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.propagation import Adjacency, EdgeGradientEngine
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, ppr
 from edgeproof.propagation.kernels import dispatch
 
 
@@ -283,6 +283,29 @@ def test_edge_gradients_are_those_of_small_steps(double: Data) -> None:
         for move in moves
     ]
     torch.testing.assert_close(gradient, torch.stack(expected), rtol=1e-5, atol=1e-8)
+
+
+def test_a_large_graph_has_its_gradient_whatever_was_attacked_before(
+    sbm: Data, double: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a size the diffusion has no shortcut: the same model takes it on one graph and must not on the next."""
+    model, pairs = build(k=4), torch.triu_indices(200, 200, offset=1)[:, ::97]
+    sbm.x = sbm.x[:, :5].double()
+    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 100)
+    for graph, path in ((sbm, "autograd"), (double, "propagate"), (sbm, "autograd"), (double, "propagate")):
+        assert EdgeGradientEngine(model, graph, torch.arange(7)).path == path
+    found = EdgeGradientEngine(model, sbm, torch.arange(50))().at(pairs)
+    expected = EdgeGradientEngine(model, sbm, torch.arange(50), path="autograd")().at(pairs)
+    assert bool(expected.any())
+    assert torch.equal(found, expected)
+    # And on this very graph, had it been a small one.
+    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 200)
+    fast = EdgeGradientEngine(model, sbm, torch.arange(50))
+    assert fast.path == "propagate"
+    torch.testing.assert_close(fast().at(pairs), expected)
+    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 100)
+    with pytest.raises(ValueError, match="diffusion of more than 100 nodes has no shortcut .* path='autograd'"):
+        EdgeGradientEngine(model, sbm, torch.arange(50), path="propagate")()
 
 
 @pytest.mark.parametrize(

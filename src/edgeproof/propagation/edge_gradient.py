@@ -30,6 +30,7 @@ from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, contained, num_pairs
 from edgeproof.propagation.propagate import Tape
+from edgeproof.propagation.rules import UnknownRuleError
 from edgeproof.propagation.search import search
 
 # Pairs that join the graph at once: bounds the memory of the autograd path.
@@ -181,7 +182,7 @@ class EdgeGradientEngine:
         self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         reason = self._adopt(path)
         self._copies = Copies(self.model, data)
-        self.path = path or ("propagate" if _propagates(self.model, data) else "autograd")
+        self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         if self.path == "autograd" and not self._weighs():
             raise ValueError(
                 f"{type(model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
@@ -397,6 +398,13 @@ class EdgeGradientEngine:
             tape.differentiate(loss)
         return loss.detach(), logits.detach(), assemble(tape.calls)
 
+    def _knows_rules(self) -> bool:
+        """Whether the model propagates over matrices of known rule only, on this graph: on a larger one it may not."""
+        try:
+            return self._run_on_tape(*self._flips(None, None))[2] is not None
+        except UnknownRuleError:
+            return False
+
     def _run_in_graph(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
         edge_index = self.data.edge_index
@@ -413,10 +421,6 @@ class EdgeGradientEngine:
         with evaluating(self.model), dispatch.using(self.backend):
             logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
         return self.loss(logits[self.nodes], self.labels), logits
-
-
-class UnknownRuleError(ValueError):
-    """A model propagates over a matrix that does not follow from edge weights in a known way."""
 
 
 # Models whose gradient was compared with autograd once, and those where it differed: the slow path stays right for them.
@@ -445,7 +449,7 @@ def _propagates(model: nn.Module, data: Data) -> bool:
         )
         pairs_of_results = ((fast.logits, slow.logits), (fast.at(asked), slow.at(asked)))
     except UnknownRuleError:
-        _REFUSED.add(model)
+        # On this graph; on a smaller one they may be known.
         return False
     for mine, expected in pairs_of_results:
         if not bool((mine - expected).abs().max() <= _AGREE[mine.dtype] * expected.abs().max() + 1e-12):

@@ -28,6 +28,7 @@ from torch import Tensor
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.propagate import Call, current_tape
+from edgeproof.propagation.rules import UnknownRuleError
 
 # Up to so many nodes the matrix is inverted.
 _SMALL_GRAPH = 5_000
@@ -68,8 +69,13 @@ def top_ppr(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise ValueError(f"expected k to be a whole number >= 1, got {k!r}")
-    small, tape = adjacency.num_nodes <= _SMALL_GRAPH, current_tape()
-    if small and tape is not None:
+    tape = current_tape()
+    if tape is not None:
+        if adjacency.num_nodes > _SMALL_GRAPH:
+            # As many channels as nodes are too many to keep; and better no gradient at all than one without the diffusion.
+            raise UnknownRuleError(
+                f"the diffusion of more than {_SMALL_GRAPH:,} nodes has no shortcut to its gradient: use path='autograd'"
+            )
         return _diffuse(adjacency, alpha, k, *tape.record(adjacency.rule, adjacency.weight))
     if adjacency.weight.requires_grad:
         return _diffuse(adjacency, alpha, k)

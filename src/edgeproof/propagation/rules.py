@@ -69,3 +69,7 @@ class Attention:
 
 
 Rule = Plain | Normalized | Averaged | Attention
+
+
+class UnknownRuleError(ValueError):
+    """A model propagates over a matrix that does not follow from edge weights in a known way."""
