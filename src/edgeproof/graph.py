@@ -11,6 +11,7 @@ from copy import copy
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import is_sparse
 
 
 def check_data(data: Data, *, labels: bool = True) -> None:
@@ -132,6 +133,12 @@ def _check_features(x: object) -> int:
 
 def _check_edges(data: Data, num_nodes: int) -> None:
     edge_index = data.edge_index
+    name = "adj_t" if edge_index is None else "edge_index"
+    if is_sparse(data.get(name)):
+        raise ValueError(
+            f"expected an edge list edge_index of shape [2, edges], got a sparse matrix {name}; "
+            f"torch_geometric.utils.to_edge_index(data.{name})[0] makes one"
+        )
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"expected edge_index of shape [2, edges], got {_describe(edge_index)}")
     if edge_index.dtype != torch.long:

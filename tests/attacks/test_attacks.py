@@ -232,6 +232,13 @@ def test_bad_settings_are_refused(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
+class Pair(nn.Module):
+    """Returns more than logits."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
 def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
     model, nodes = build("GCN", small), torch.arange(5)
     attack = RandomFlips()
@@ -247,6 +254,8 @@ def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
         attack(model, small, nodes, Budget(1), labels=torch.tensor([0, 1]))
     with pytest.raises(TypeError, match="expected a torch module"):
         attack(len, small, nodes, Budget(1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"expected logits of shape \[60, classes\] from Pair, got tuple"):
+        attack(Pair(), small, nodes, Budget(1))
     with pytest.raises(ValueError, match="did you mean 'numba'"):
         attack(model, small, nodes, Budget(1), backend="numbe")
     with pytest.raises(ValueError, match="block_size >= twice the budget of 30 flips, got 20"):

@@ -304,7 +304,7 @@ def test_a_large_graph_has_its_gradient_whatever_was_attacked_before(
     assert fast.path == "propagate"
     torch.testing.assert_close(fast().at(pairs), expected)
     monkeypatch.setattr(ppr, "_SMALL_GRAPH", 100)
-    with pytest.raises(ValueError, match="diffusion of more than 100 nodes has no shortcut .* path='autograd'"):
+    with pytest.raises(ValueError, match=r"diffusion of more than 100 nodes has no shortcut .* path='autograd'"):
         EdgeGradientEngine(model, sbm, torch.arange(50), path="propagate")()
 
 

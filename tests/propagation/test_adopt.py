@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -157,12 +159,63 @@ def test_parameters_are_shared(data: Data) -> None:
     model = made(WEIGHTED["GCN"])
     adopted = adopt(model, data)
     assert {id(p) for p in adopted.parameters()} == {id(p) for p in model.parameters()}
-    assert adopt(model, data) is adopted
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
     with torch.no_grad():
         torch.testing.assert_close(adopted.eval()(data.x, data.edge_index), model.eval()(data.x, data.edge_index))
+
+
+class Changing(nn.Module):
+    """A model with things to change that are no values of parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.steps = nn.Linear(5, 2), nn.BatchNorm1d(2), pyg.APPNP(K=2, alpha=0.2)
+        self.scale = 1.0
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        out: Tensor = self.scale * self.steps(self.norm(self.linear(x)), edge_index, edge_weight)
+        return out
+
+
+def assign_state(model: nn.Module) -> None:
+    model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()}, assign=True)
+
+
+CHANGES: dict[str, Callable[[nn.Module], object]] = {
+    "state assigned": assign_state,
+    "layer replaced": lambda model: setattr(model, "linear", nn.Linear(5, 2).double()),
+    "attribute": lambda model: setattr(model, "scale", 5.0),
+    "attribute of a layer": lambda model: setattr(model.steps, "K", 5),
+    "type": lambda model: model.float(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_became_of_a_model_since_it_was_first_seen(change: str, data: Data) -> None:
+    model = made(Changing).eval()
+    before = EdgeGradientEngine(model, data, torch.arange(7)).logits()
+    CHANGES[change](model)
+    data.x = data.x.to(next(model.parameters()).dtype)
+    engine = EdgeGradientEngine(model, data, torch.arange(7))
+    assert engine.path == "propagate"
+    torch.testing.assert_close(engine.logits(), model(data.x, data.edge_index))
+    assert engine.logits().dtype != before.dtype or not torch.allclose(engine.logits(), before)
+
+
+def test_a_wrapped_model_is_compared_after_it_was_cast_and_only_once(data: Data) -> None:
+    model = made(Changing).float().eval()
+    wrapped = EdgeWeighted(model).double()
+    weight = torch.linspace(0, 1, 10, dtype=torch.float64)
+    wrapped.eval()(data.x, data.edge_index, weight)
+    model.double().scale = 2.0
+    torch.testing.assert_close(2 * wrapped(data.x, data.edge_index), model(data.x, data.edge_index))
+    assert wrapped.state_dict().keys() == {f"inner.{name}" for name in model.state_dict()}
+    late = EdgeWeighted(model)
+    model.scale = 1.0
+    with pytest.raises(CannotAdoptError, match="it gives other logits with its layers replaced"):
+        late(data.x, data.edge_index)
 
 
 def test_training_with_dropout_inside_a_layer_drops_messages(data: Data) -> None:
@@ -202,7 +255,52 @@ class Secret(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("build", [Looks, Secret, lambda: Stack(pyg.GCNConv(5, 2, improved=True))])
+class Validating(Stack):
+    """Wants a tensor, and says so in its own way."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        super().__init__(pyg.GCNConv(5, 2))
+        self.error = error
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        if not isinstance(edge_index, Tensor):
+            raise self.error("edge_index must be a tensor")
+        return super().forward(x, edge_index, edge_weight)
+
+
+class Locked(Stack):
+    """Cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(pyg.GCNConv(5, 2))
+        self.lock = threading.Lock()
+
+
+class Keeping(Stack):
+    """Keeps what it has computed, with its history."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        self.kept = super().forward(x, edge_index, edge_weight)
+        return self.kept
+
+
+def called_before() -> nn.Module:
+    model = Keeping(pyg.GCNConv(5, 2)).double()
+    model(torch.ones(7, 5, dtype=torch.float64), torch.tensor([[0, 1], [1, 0]]))
+    return model
+
+
+SLOW: list[Callable[[], nn.Module]] = [
+    Looks,
+    Secret,
+    lambda: Stack(pyg.GCNConv(5, 2, improved=True)),
+    *(partial(Validating, error) for error in (ValueError, AssertionError, RuntimeError, NotImplementedError)),
+    Locked,
+    called_before,
+]
+
+
+@pytest.mark.parametrize("build", SLOW)
 def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Module], data: Data) -> None:
     model = made(build).eval()
     with pytest.raises(CannotAdoptError):
@@ -218,7 +316,14 @@ def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Modu
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        (lambda: pyg.SAGEConv(5, 2, aggr="max"), "aggr='max', expected 'mean' or 'sum'"),
+        (lambda: pyg.SAGEConv(5, 2, aggr="max"), "aggr='max', expected 'mean' or 'add' or 'sum'"),
+        (lambda: pyg.SAGEConv(5, 2, aggr=["mean", "max"]), r"aggr=\['mean', 'max'\], expected 'mean'"),
+        (lambda: pyg.GCNConv(5, 2, aggr="mean"), "its layer GCNConv has aggr='mean', expected 'add' or 'sum'"),
+        (lambda: pyg.SGConv(5, 2, aggr="max"), "its layer SGConv has aggr='max'"),
+        (lambda: pyg.APPNP(2, 0.1, aggr="max"), "its layer APPNP has aggr='max'"),
+        (lambda: pyg.GATConv(5, 2, aggr="max"), "its layer GATConv has aggr='max'"),
+        (lambda: pyg.GraphConv(5, 2, aggr="mean"), "its layer GraphConv has aggr='mean'"),
+        (lambda: pyg.GINConv(perceptron(5), aggr="max"), "its layer GINConv has aggr='max'"),
         (lambda: pyg.TransformerConv(5, 2), "TransformerConv is none of GCNConv"),
         (lambda: pyg.GATConv(5, 2, add_self_loops=False), "add_self_loops=False, expected True"),
         (lambda: pyg.GCNConv(5, 2, flow="target_to_source"), "flow='target_to_source'"),
@@ -230,6 +335,35 @@ def test_reasons(layer: Callable[[], nn.Module], reason: str) -> None:
         EdgeWeighted(Stack(layer()))
 
 
+@pytest.mark.parametrize("build", [Locked, called_before])
+def test_what_cannot_be_copied_is_said_to_be_so(build: Callable[[], nn.Module]) -> None:
+    with pytest.raises(CannotAdoptError, match="it cannot be copied: "):
+        EdgeWeighted(build())
+
+
+def test_models_that_are_none_or_not_ready_are_told_so(data: Data) -> None:
+    with pytest.raises(TypeError, match="expected a torch module, got str"):
+        EdgeWeighted("GCN")  # type: ignore[arg-type]
+    lazy = pyg.models.GCN(-1, 4, 2, 2)
+    for use in (EdgeWeighted, lambda model: EdgeGradientEngine(model, data, torch.arange(7))):
+        with pytest.raises(ValueError, match=r"GCN has parameters without a size.*: call it once first"):
+            use(lazy)
+
+
+def test_a_third_argument_that_is_no_weight_is_told_so(data: Data) -> None:
+    class Batched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = pyg.GPSConv(5, pyg.TransformerConv(5, 5), heads=1)
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+            out: Tensor = self.layer(x, edge_index, batch)
+            return out
+
+    with pytest.raises(ValueError, match=r"called as model\(x, edge_index, edge_weight\) it raised \w+: "):
+        EdgeGradientEngine(made(Batched), data, torch.arange(7))
+
+
 @pytest.mark.parametrize("layer", [lambda: pyg.GCNConv(5, 2, cached=True), lambda: pyg.SGConv(5, 2, cached=True)])
 def test_layers_that_remember_their_first_graph_are_refused(layer: Callable[[], nn.Module], data: Data) -> None:
     model = made(lambda: Stack(layer()))
@@ -239,6 +373,32 @@ def test_layers_that_remember_their_first_graph_are_refused(layer: Callable[[], 
     # And nothing was remembered by asking.
     fewer = data.edge_index[:, 2:]
     assert torch.equal(model.eval()(data.x, fewer), untouched.eval()(data.x, fewer))
+
+
+def cached() -> nn.Module:
+    return pyg.models.GCN(21, 4, 2, 2, cached=True)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda split, nodes: ep.attacks.DICE()(cached(), split.test.data, nodes, ep.Budget(3)),
+        lambda split, nodes: ep.attacks.GivenFlips(flips=torch.tensor([[0], [1]]), origin="another model")(
+            cached(), split.test.data, nodes, ep.Budget(3)
+        ),
+        lambda split, nodes: ep.certificates.SparseSmoothing().certify(cached(), split.test.data, nodes),
+        lambda split, nodes: ep.train(cached(), split),
+        lambda split, nodes: ep.training.pseudo_labels(cached(), split),
+        lambda split, nodes: ep.evaluate(cached(), split.test.data, nodes, [0.1], ["DICE"]),
+        lambda split, nodes: ep.evaluation.clean_accuracy(cached(), split.test.data, nodes),
+    ],
+    ids=["DICE", "transfer", "certify", "train", "pseudo-labels", "evaluate", "clean accuracy"],
+)
+def test_nothing_is_measured_on_layers_that_remember(
+    use: Callable[[ep.splits.Split, Tensor], object], split: ep.splits.Split
+) -> None:
+    with pytest.raises(ValueError, match="GCN has a layer GCNConv with cached=True, which answers every graph"):
+        use(split, torch.arange(10))
 
 
 @pytest.mark.parametrize("name", ["GCN", "GAT"])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
+from edgeproof._modules import check_forgets
 from edgeproof._progress import progress_bar
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.watch import Watch
@@ -246,8 +247,7 @@ class WarmStarting(Attack):
 
 def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
     """What was asked to be attacked, checked."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected a torch module to attack, got {type(model).__name__}")
+    check_forgets(model)
     dispatch.check_name(backend)
     check_data(data, labels=labels is None)
     check_nodes(nodes, data)

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._modes import evaluating
+from edgeproof._modules import caching_layer, check_module
 from edgeproof.graph import check_data
 from edgeproof.propagation import EdgeGradientEngine
-from edgeproof.propagation.adopt import CannotAdoptError, adopt, caching_layer
+from edgeproof.propagation.adopt import CannotAdoptError, adopt
 from edgeproof.propagation.copies import Diffusing
-from edgeproof.propagation.edge_gradient import every_logit, some_pairs
+from edgeproof.propagation.edge_gradient import HOLDS_A_GRAPH, every_logit, nodes_hear_each_other, some_pairs
 
 # Equal up to rounding, relative to the largest logit.
 _EQUAL = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -85,22 +86,27 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     >>> check.ok, check.path
     (True, 'propagate')
     """
+    check_module(model)
     check_data(data, labels=False)
-    asked = _Asked()
-    # On copies: a model that remembers a graph must not remember one of these.
+    asked, no_copy = _Asked(), _why_not_copied(model)
+
+    def fresh() -> nn.Module:
+        """A copy, for a model that remembers a graph must not remember one of these; itself where there is none."""
+        return copy.deepcopy(model) if no_copy is None else model
+
     with torch.no_grad():
-        logits = asked.runs(lambda: _answer(copy.deepcopy(model), data))
+        logits = asked.runs(lambda: _answer(fresh(), data))
         if logits is None:
             return ModelCheck(tuple(asked.answers), None)
-        asked.repeats(_answer(copy.deepcopy(model), data), logits)
+        asked.repeats(_answer(fresh(), data), logits)
         fewer = _with_fewer_edges(data)
-        alone, after = copy.deepcopy(model), copy.deepcopy(model)
-        other = _answer(alone, fewer)
+        other, after = _answer(fresh(), fewer), fresh()
         _answer(after, data)
-        asked.forgets(model, _answer(after, fewer), other)
-        listens = not _equal(logits, other)
-    asked.listens(listens)
-    path = asked.has_gradients(copy.deepcopy(model), data, listens)
+        asked.forgets(model, _answer(after, fewer), other, no_copy)
+    listens = not _equal(logits, other)
+    if not asked.listens(listens, lambda: _nodes_hear_each_other(fresh(), data)):
+        return ModelCheck(tuple(asked.answers), None)
+    path = asked.has_gradients(fresh(), data, listens)
     return ModelCheck(tuple(asked.answers), path)
 
 
@@ -118,7 +124,12 @@ class _Asked:
         try:
             logits = call()
         except Exception as error:
-            self._note(question, False, f"it raised {type(error).__name__}: {error}")
+            self._note(
+                question,
+                False,
+                f"called as model(x, edge_index) it raised {type(error).__name__}: {error}; if it takes its graph in another "
+                "form, a wrapper can make it from the edges, see 'A model over a sparse matrix' in docs/your-model.md",
+            )
             return None
         if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(1) < 2 or not logits.is_floating_point():
             shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -135,23 +146,28 @@ class _Asked:
         says = "the same graph, the same logits" if same else "two looks at the same graph differ in evaluation mode"
         self._note("deterministic in evaluation?", same, says)
 
-    def forgets(self, model: nn.Module, after: Tensor, alone: Tensor) -> None:
+    def forgets(self, model: nn.Module, after: Tensor, alone: Tensor, no_copy: str | None) -> None:
         question = "sees every graph anew?"
         layer = caching_layer(model)
         if layer is not None:
             self._note(question, False, f"{layer} has cached=True and answers every graph with the first one it saw")
+        elif no_copy is not None:
+            self._note(question, None, f"not asked: {no_copy}, and only a copy can meet a graph as its first")
         elif not _equal(after, alone):
             self._note(question, False, "what it says of a graph depends on the graph that it saw before")
         else:
             self._note(question, True, "no graph changes what it says of the next")
 
-    def listens(self, listens: bool) -> None:
-        says = (
-            "fewer edges change its logits"
-            if listens
-            else "no edge matters to it, so no attack on edges can do anything"
-        )
-        self._note("depends on the edges?", True, says)
+    def listens(self, listens: bool, nodes_hear_each_other: Callable[[], bool]) -> bool:
+        question = "depends on the edges?"
+        if listens:
+            self._note(question, True, "fewer edges change its logits")
+        elif nodes_hear_each_other():
+            self._note(question, False, f"it {HOLDS_A_GRAPH}")
+            return False
+        else:
+            self._note(question, True, "no edge matters to it, so no attack on edges can do anything")
+        return True
 
     def has_gradients(self, model: nn.Module, data: Data, listens: bool) -> str | None:
         weights, gradient = "weight 0 is no edge?", "differentiable in the edges?"
@@ -179,6 +195,23 @@ def _where_weights_come_from(model: nn.Module, data: Data) -> str:
     except CannotAdoptError as error:
         return f"by its own edge_weight ({error})"
     return "by its layers of torch_geometric, which are known here"
+
+
+def _why_not_copied(model: nn.Module) -> str | None:
+    """What keeps a model from being copied, if anything: a lock, or a tensor with a history that it has kept."""
+    try:
+        copy.deepcopy(model)
+    except Exception as error:
+        return f"it cannot be copied ({type(error).__name__}: {error})"
+    return None
+
+
+def _nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
+    # A graph without edges shows nothing.
+    if not data.edge_index.numel():
+        return False
+    with evaluating(model):
+        return nodes_hear_each_other(model, data)
 
 
 def _answer(model: nn.Module, data: Data) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._modes import evaluating
+from edgeproof._modules import check_forgets
 from edgeproof.graph import check_data
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency
@@ -30,6 +31,12 @@ def predict(model: nn.Module, data: Data) -> Tensor:
     torch.Size([2, 2])
     """
     check_data(data, labels=False)
+    check_forgets(model)
     with evaluating(model), torch.no_grad():
         logits: Tensor = model(data.x, graph_of(model, data))
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != data.x.size(0):
+        found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"expected logits of shape [{data.x.size(0)}, classes] from {type(model).__name__}, got {found}"
+        )
     return logits

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +18,11 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
 
 from edgeproof._modes import evaluating
+from edgeproof._modules import check_module
 from edgeproof.propagation.adjacency import Adjacency, as_adjacency
 from edgeproof.propagation.attention import attention
 from edgeproof.propagation.propagate import propagate
+from edgeproof.propagation.rules import Plain
 
 # How far the logits of a model and of what replaces it may differ, relative to the largest.
 _AGREE = {torch.float32: 1e-4, torch.float64: 1e-10}
@@ -38,7 +39,8 @@ class EdgeWeighted(nn.Module):
     Models of ``SAGEConv`` (means and sums) and ``GINConv`` take no edge weights at all: wrap them to say that a weight of 0
     shall mean no edge and that a weight in between shall count in part. Where all weights are 1 nothing changes.
 
-    The parameters are the model's own: training one trains the other.
+    The parameters are the model's own: training one trains the other. That nothing changes is seen to on the first call, where
+    the model itself is asked, too.
 
     Args:
         model: called as ``model(x, edge_index)``.
@@ -54,8 +56,11 @@ class EdgeWeighted(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
+        check_module(model)
         self.inner = _with_layers_replaced(model)
         self.training = model.training
+        # Whom the first call is compared with; in a tuple, so that it is no part of this module.
+        self._original: tuple[nn.Module, ...] = (model,)
 
     def encode(self, x: Tensor) -> Tensor:
         """Nothing: where the first message stands is the model's own affair."""
@@ -63,15 +68,39 @@ class EdgeWeighted(nn.Module):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         """Logits of every node."""
-        try:
-            logits: Tensor = self.inner(h, adjacency)
-        except (AttributeError, TypeError) as error:
-            raise CannotAdoptError(f"it looks into its graph, not only its layers do ({error})") from error
+        if self._original:
+            self._compare(h, adjacency)
+            self._original = ()
+        logits: Tensor = self.inner(h, adjacency)
         return logits
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
         """Logits of every node; a weight of 0 is no edge."""
         return self.diffuse(x, as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype))
+
+    @torch.no_grad()
+    def _compare(self, x: Tensor, adjacency: Adjacency) -> None:
+        """Raise unless the model itself gives the same, where all weights are 1."""
+        there, pattern = adjacency.weight > 0, adjacency.pattern
+        with evaluating(self):
+            try:
+                logits = self.inner(x, Adjacency(pattern, there.to(x.dtype), rule=Plain()))
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                raise CannotAdoptError(
+                    f"it looks into its graph, not only its layers do ({type(error).__name__}: {error})"
+                ) from error
+        # Where this module has been moved or cast since, the model has not: a copy of it gets the tensors that are here.
+        pairs = zip(_tensors(self._original[0]), _tensors(self.inner), strict=True)
+        original = _copied(self._original[0], {id(theirs): mine for theirs, mine in pairs})
+        with evaluating(original):
+            expected = original(x, torch.stack([pattern.col, pattern.row])[:, there])
+        same = isinstance(logits, Tensor) and isinstance(expected, Tensor) and logits.shape == expected.shape
+        if not same or not bool(
+            ((expected - logits).abs() <= _AGREE.get(logits.dtype, 1e-2) * expected.abs().max() + 1e-12).all()
+        ):
+            raise CannotAdoptError("it gives other logits with its layers replaced: they are not all of its messages")
 
 
 class _Layer(nn.Module, ABC):
@@ -157,56 +186,43 @@ class _GIN(_Layer):
         return out
 
 
-# What replaces each layer, and which settings it must have: those that mean something else are refused.
-_LAYERS: dict[type, tuple[type[_Layer], dict[str, Any]]] = {
-    GCNConv: (_GCN, {"improved": False, "cached": False}),
-    SGConv: (_SG, {"cached": False}),
-    APPNP: (_APPNP, {"cached": False}),
-    GraphConv: (_Graph, {"aggr": "add"}),
-    GATConv: (_GAT, {"add_self_loops": True, "edge_dim": None, "lin_src": None}),
-    SAGEConv: (_SAGE, {}),
-    GINConv: (_GIN, {"aggr": "add"}),
+_SUM, _MEAN = ("add", "sum"), ("mean",)
+# What replaces each layer, how it may join messages, and which settings it must have: what means something else is refused.
+_LAYERS: dict[type, tuple[type[_Layer], tuple[str, ...], dict[str, Any]]] = {
+    GCNConv: (_GCN, _SUM, {"improved": False, "cached": False}),
+    SGConv: (_SG, _SUM, {"cached": False}),
+    APPNP: (_APPNP, _SUM, {"cached": False}),
+    GraphConv: (_Graph, _SUM, {}),
+    GATConv: (_GAT, _SUM, {"add_self_loops": True, "edge_dim": None, "lin_src": None}),
+    SAGEConv: (_SAGE, _MEAN + _SUM, {}),
+    GINConv: (_GIN, _SUM, {}),
 }
 # Layers that take no edge weights, nor a place for them that everyone agrees on: they are replaced only where asked for.
 _WEIGHTLESS = (SAGEConv, GINConv)
 
 
 def adopt(model: nn.Module, data: Data) -> EdgeWeighted:
-    """The model with its layers replaced, where that gives the same logits on this graph; remembered.
+    """The model with its layers replaced, where that gives the same logits on this graph.
+
+    Made anew on every call: what becomes of the model later, other than the values of its parameters, is not seen here.
 
     Raises:
         CannotAdoptError: with the reason, if it cannot be done or does not give the same.
     """
-    found = _ADOPTED.get(model)
-    if found is None:
-        weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
-        if weightless:
-            raise CannotAdoptError(
-                f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) weighs its messages"
-            )
-        found = EdgeWeighted(model)
-        with torch.no_grad(), evaluating(model), evaluating(found):
-            expected, logits = model(data.x, data.edge_index), found(data.x, data.edge_index)
-        if expected.shape != logits.shape or not bool(
-            (expected - logits).abs().max() <= _AGREE[logits.dtype] * expected.abs().max() + 1e-12
-        ):
-            raise CannotAdoptError("its messages are not only those of its layers")
-        _ADOPTED[model] = found
-    return found
-
-
-def caching_layer(model: nn.Module) -> str | None:
-    """The name of a layer that keeps what it computed from the first graph, as some of PyG's can be told to."""
-    return next((type(module).__name__ for module in model.modules() if getattr(module, "cached", False) is True), None)
-
-
-_ADOPTED: WeakKeyDictionary[nn.Module, EdgeWeighted] = WeakKeyDictionary()
+    weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
+    if weightless:
+        raise CannotAdoptError(
+            f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) weighs its messages"
+        )
+    adopted = EdgeWeighted(model)
+    with torch.no_grad(), evaluating(adopted):
+        adopted(data.x, data.edge_index)
+    return adopted
 
 
 def _with_layers_replaced(model: nn.Module) -> nn.Module:
     """A copy of the modules around the very same parameters, each layer of PyG replaced."""
-    kept = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
-    inner = copy.deepcopy(model, cast(dict[int, Any], kept))
+    inner = _copied(model, {id(tensor): tensor for tensor in _tensors(model)})
     layers = {id(module): _replaced(module) for module in inner.modules() if isinstance(module, MessagePassing)}
     if not layers:
         raise CannotAdoptError("it has no layers of torch_geometric.nn")
@@ -220,18 +236,30 @@ def _with_layers_replaced(model: nn.Module) -> nn.Module:
     return inner
 
 
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _copied(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
+    """A copy of the modules, with these tensors in place of those of these ids."""
+    try:
+        return copy.deepcopy(model, cast(dict[int, Any], dict(tensors)))
+    except Exception as error:
+        raise CannotAdoptError(f"it cannot be copied: {error}") from error
+
+
 def _replaced(conv: nn.Module) -> _Layer:
     name = type(conv).__name__
     if type(conv) not in _LAYERS:
         known = ", ".join(layer.__name__ for layer in _LAYERS)
         raise CannotAdoptError(f"its layer {name} is none of {known}")
-    layer, needed = _LAYERS[type(conv)]
+    layer, joins, needed = _LAYERS[type(conv)]
+    if conv.aggr not in joins:
+        raise CannotAdoptError(f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, joins))}")
     for setting, value in {"flow": "source_to_target", **needed}.items():
         found = getattr(conv, setting)
         if found != value:
             raise CannotAdoptError(f"its layer {name} has {setting}={found!r}, expected {value!r}")
-    if isinstance(conv, SAGEConv) and conv.aggr not in ("mean", "add", "sum"):
-        raise CannotAdoptError(f"its layer {name} has aggr={conv.aggr!r}, expected 'mean' or 'sum'")
     replaced = layer(conv)
     replaced.training = conv.training
     return replaced

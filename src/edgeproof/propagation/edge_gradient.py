@@ -20,9 +20,10 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof._modes import evaluating
+from edgeproof._modules import check_forgets
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.adopt import CannotAdoptError, adopt, caching_layer
+from edgeproof.propagation.adopt import CannotAdoptError, adopt
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
 from edgeproof.propagation.copies import Copies, Diffusing
@@ -40,6 +41,10 @@ _SMALL_GRAPH = 1 << 18
 _RUNS_BEFORE_CAPTURE = 2
 # How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
 _AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
+# Logits that differ by no more than so many units of rounding, relative to the largest, are the same.
+_SLACK = 64
+# From this share of what its own features do to a node, those of others count: less may be what rounding leaves of a sum.
+_HEARD = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +162,9 @@ class EdgeGradientEngine:
         path: str | None = None,
         backend: str | None = None,
     ) -> None:
-        if not isinstance(model, nn.Module) or not callable(loss):
-            raise TypeError(f"expected a torch module and a loss function, got {type(model).__name__} and {loss!r}")
+        check_forgets(model)
+        if not callable(loss):
+            raise TypeError(f"expected a loss function, got {loss!r}")
         check_data(data, labels=labels is None)
         check_nodes(nodes, data)
         dispatch.check_name(backend)
@@ -183,11 +189,15 @@ class EdgeGradientEngine:
         reason = self._adopt(path)
         self._copies = Copies(self.model, data)
         self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
-        if self.path == "autograd" and not self._weighs():
+        why_not = self._why_not_weighed() if self.path == "autograd" else None
+        if why_not is not None:
             raise ValueError(
                 f"{type(model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
-                f"a flip does: it may ignore edge_weight, or keep what it computed from an earlier graph{reason}"
+                f"a flip does: {why_not}{reason}"
             )
+        # One that was verified has a gradient, so it listens.
+        if path != "propagate" and self.model not in _VERIFIED and self._holds_a_graph():
+            raise ValueError(f"{type(model).__name__} {HOLDS_A_GRAPH}")
 
     @cached_property
     def edge_key(self) -> Tensor:
@@ -327,25 +337,32 @@ class EdgeGradientEngine:
         model = self.model
         if isinstance(model, Diffusing):
             return ""
-        cached = caching_layer(model)
-        if cached is not None:
-            raise ValueError(
-                f"{type(model).__name__} has a layer {cached} with cached=True, which answers every graph with the first one "
-                "it saw: build it with cached=False"
-            )
         try:
             adopted = adopt(model, self.data)
         except CannotAdoptError as error:
             return f" ({error})"
         # Whoever asks for autograd gets it on the model itself, if that has edge weights.
-        if path != "autograd" or not self._weighs():
+        if path != "autograd" or self._why_not_weighed() is not None:
             self.model = adopted
         return ""
 
-    def _weighs(self) -> bool:
-        """Whether an edge of weight 0 is no edge to the model, on some pairs: all of the autograd path rests on it."""
+    def _why_not_weighed(self) -> str | None:
+        """What keeps an edge of weight 0 from being no edge to the model, if anything: all of the autograd path rests on it."""
         if not _takes_weights(self.model):
-            return False
+            return (
+                "it takes no edge_weight; if it computes with an EdgeIndex or a sparse matrix, a wrapper can make one from "
+                "edges and weights, see 'A model over a sparse matrix' in docs/your-model.md"
+            )
+        try:
+            weighs = self._weighs()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            return f"called as model(x, edge_index, edge_weight) it raised {type(error).__name__}: {error}"
+        return None if weighs else "it may ignore edge_weight, or keep what it computed from an earlier graph"
+
+    def _weighs(self) -> bool:
+        """Whether logits stay the same with pairs of weight 0, and edges of weight 0 are as good as removed."""
         if self.num_nodes < 2:
             return True
         pairs = some_pairs(self.data)
@@ -367,6 +384,21 @@ class EdgeGradientEngine:
             bool((one - other).abs().max() <= _AGREE[one.dtype] * other.abs().max() + 1e-12)
             for one, other in ((clean, idle), (removed, without))
         )
+
+    def _holds_a_graph(self) -> bool:
+        """Whether nodes hear each other, but not along the edges that the model is shown."""
+        edges = self.edge_key[::2]
+        if not edges.numel():
+            return False
+        half = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
+        with torch.no_grad():
+            _, clean = self._run_in_graph(*self._flips(None, None))
+            _, without = self._run_in_graph(half, clean.new_ones(edges.numel()))
+        slack = _SLACK * torch.finfo(clean.dtype).eps * clean.abs().max()
+        if bool(((clean - without).abs() > slack).any()):
+            return False
+        with evaluating(self.model), dispatch.using(self.backend):
+            return nodes_hear_each_other(self.model, self.data)
 
     def _check_same_graph(self, pairs: Pairs) -> None:
         if pairs.num_nodes != self.num_nodes:
@@ -461,6 +493,22 @@ def _propagates(model: nn.Module, data: Data) -> bool:
     return True
 
 
+# How it is said that a model shows an attack nothing.
+HOLDS_A_GRAPH = (
+    "lets nodes hear each other, but not along the edges that it is shown: it keeps a graph that it saw before, or holds one "
+    "of its own, and no flip can change what it says"
+)
+
+
+def nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
+    """Whether the features of some nodes matter to the logits of others, as gradients tell; those of an MLP do not."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = data.x.detach().clone().requires_grad_()
+        loss = every_logit(model(x, data.edge_index)[::2], x)
+        (gradient,) = torch.autograd.grad(loss, x, allow_unused=True) if loss.requires_grad else (None,)
+    return gradient is not None and bool((gradient[1::2].abs() > _HEARD * gradient.abs().max()).any())
+
+
 def _takes_weights(model: nn.Module) -> bool:
     """Whether a third argument can be handed to the model at all."""
     try:
@@ -471,8 +519,9 @@ def _takes_weights(model: nn.Module) -> bool:
 
 
 def some_pairs(data: Data) -> Pairs:
-    """Up to 64 pairs of nodes, always the same ones."""
-    number = torch.randint(0, num_pairs(data.x.size(0)), (64,), generator=torch.Generator().manual_seed(0))
+    """Up to 64 pairs of nodes, always the same ones; none where there are none."""
+    count = num_pairs(data.x.size(0))
+    number = torch.randint(0, max(1, count), (64 if count else 0,), generator=torch.Generator().manual_seed(0))
     return Pairs.from_number(number.unique().to(data.x.device), data.x.size(0))
 
 

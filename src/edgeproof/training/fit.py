@@ -10,6 +10,7 @@ from torch import nn
 from typing_extensions import Unpack
 
 from edgeproof._files import check_writable
+from edgeproof._modules import check_forgets
 from edgeproof.attacks.base import Attack
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
@@ -193,6 +194,7 @@ def _check_ready(model: nn.Module, split: Split) -> None:
     """Everything that would otherwise fail in the middle: graphs, nodes, devices, and the model's output."""
     if not isinstance(split, Split):
         raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
+    check_forgets(model)
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"expected a model with parameters to train, got none in {type(model).__name__}")
@@ -210,6 +212,6 @@ def _check_ready(model: nn.Module, split: Split) -> None:
         raise ValueError(f"expected model and features of one type, got {names}; use model.double() or x.float()")
     num_classes = int(max(view.data.y[view.nodes].max() for view in (split.train, split.val))) + 1
     logits = predict(model, split.train.data)
-    if logits.dim() != 2 or logits.size(0) != split.train.data.x.size(0) or logits.size(1) < num_classes:
+    if logits.size(1) < num_classes:
         expected = f"[{split.train.data.x.size(0)}, {num_classes}]"
         raise ValueError(f"expected logits of shape {expected} from the model, got {list(logits.shape)}")
