@@ -78,6 +78,16 @@ def test_input_dropout_acts_on_propagated_features(double: Data) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_hidden_units_are_dropped_while_training(double: Data) -> None:
+    model = build(dropnode=0.0, dropout=0.4).train()
+    torch.manual_seed(1)
+    found = model(double.x, double.edge_index)
+    torch.manual_seed(1)
+    model.drop_nodes(double.x)
+    hidden = F.dropout((propagation(double, 2) @ double.x @ model.first.weight.T + model.first.bias).relu(), 0.4)
+    torch.testing.assert_close(found, hidden @ model.last.weight.T + model.last.bias)
+
+
 @pytest.mark.parametrize("dropnode", [0.2, 0.5])
 def test_dropnode_drops_whole_rows_at_its_rate(dropnode: float) -> None:
     torch.manual_seed(0)

@@ -6,10 +6,10 @@ import gc
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof.propagation import Adjacency, ppr, top_ppr
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, as_adjacency, ppr, top_ppr
 
 
 def random_graph(nodes: int, edges: int, *, directed: bool = False) -> tuple[Tensor, Tensor]:
@@ -89,6 +89,32 @@ def test_the_gradient_of_an_absent_edge_is_autograds(graph: Data, way: str) -> N
     (mine,) = torch.autograd.grad(values, leaf, upstream, retain_graph=True)
     (expected,) = torch.autograd.grad(by_inverse(adjacency.dense(), 0.15).gather(1, index), leaf, upstream)
     torch.testing.assert_close(mine, expected)
+
+
+class Diffused(nn.Module):
+    """Sums over the largest entries as they are: their rows do not sum to 1, so every part of their gradient counts."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        values, index = top_ppr(adjacency.normalized(self_loops=True), 0.15, 4)
+        return torch.einsum("rk,rkc->rc", values, h[index])
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.diffuse(x, as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype))
+
+
+def test_what_a_tape_records_is_the_gradient_of_every_pair(graph: Data) -> None:
+    graph.x = graph.x.double()
+    pairs, flips = torch.triu_indices(7, 7, offset=1), torch.tensor([[0, 1], [3, 6]])
+    weight = torch.tensor([0.3, 0.6], dtype=torch.float64)
+    fast, slow = (
+        EdgeGradientEngine(Diffused(), graph, torch.arange(7), path=path)(flips, weight).at(pairs)
+        for path in ("propagate", "autograd")
+    )
+    assert bool(slow.any())
+    torch.testing.assert_close(fast, slow)
 
 
 def test_equal_entries_are_taken_in_the_order_of_their_nodes(way: str) -> None:

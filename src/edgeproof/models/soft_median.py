@@ -50,6 +50,18 @@ def soft_median(x: Tensor, values: Tensor, index: Tensor, temperature: float) ->
         raise ValueError(
             f"expected values and index of one shape [rows, k], got {list(values.shape)} and {list(index.shape)}"
         )
+    if values.dtype != x.dtype or index.dtype != torch.long:
+        raise ValueError(f"expected {x.dtype} values and an int64 index, got {values.dtype} and {index.dtype}")
+    _check_weights(values)
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < x.size(0):
+        raise ValueError(
+            f"expected an index between 0 and {x.size(0) - 1}, got {int(index.min())} to {int(index.max())}"
+        )
+    return _in_parts(x, values, index, temperature)
+
+
+def _in_parts(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
+    """The same without questions, which a GPU would have to wait for."""
     size = max(1, _BLOCK // max(1, index.size(1) * x.size(1)))
     if index.size(0) <= size:
         return _soft_median(x, values, index, temperature)
@@ -108,13 +120,13 @@ class SoftMedianConv(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
         """Shape ``[nodes, in_channels]`` to ``[nodes, out_channels]``; see :meth:`GraphModel.forward`."""
+        _check_weights(edge_weight)
         adjacency = as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype)
         h = x @ self.weight
-        rows, parts = [], []
+        out = torch.zeros_like(h)
         for nodes, values, index in _neighbourhoods(adjacency):
-            rows.append(nodes)
-            parts.append(soft_median(h, values, index, self.temperature))
-        return torch.cat(parts)[torch.cat(rows).argsort()] + self.bias
+            out = out.index_copy(0, nodes, _in_parts(h, values, index, self.temperature))
+        return out + self.bias
 
 
 class SoftMedianGDC(GraphModel):
@@ -170,6 +182,11 @@ class SoftMedianGDC(GraphModel):
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(size)) for size in self.layer_sizes)
         self.biases = nn.ParameterList(torch.zeros(width) for _, width in self.layer_sizes)
 
+    def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits of every node; see :meth:`GraphModel.forward`. No weight may be negative."""
+        _check_weights(edge_weight)
+        return super().forward(x, edge_index, edge_weight)
+
     def encode(self, x: Tensor) -> Tensor:
         h: Tensor = x @ self.weights[0]
         return h
@@ -180,10 +197,10 @@ class SoftMedianGDC(GraphModel):
 
     def convolve(self, h: Tensor, values: Tensor, index: Tensor) -> Tensor:
         """Hidden states to logits, over neighbours that are given as :func:`soft_median` takes them."""
-        h = soft_median(h, values, index, self.temperature) + self.biases[0]
+        h = _in_parts(h, values, index, self.temperature) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = F.dropout(h.relu(), self.dropout, self.training)
-            h = soft_median(h @ weight, values, index, self.temperature) + bias
+            h = _in_parts(h @ weight, values, index, self.temperature) + bias
         return h
 
 
@@ -205,6 +222,12 @@ def _neighbourhoods(adjacency: Adjacency) -> list[tuple[Tensor, Tensor, Tensor]]
         place = torch.where(there, pattern.rowptr[nodes][:, None] + slot, 0)
         found.append((nodes, torch.where(there, adjacency.weight[place], 0.0), pattern.col[place]))
     return found
+
+
+def _check_weights(weight: Tensor | None) -> None:
+    """Raise for a negative weight or NaN: no median is defined by them."""
+    if weight is not None and not bool((weight >= 0).all()):
+        raise ValueError(f"expected weights >= 0, got {float(weight[~(weight >= 0)][0])}")
 
 
 def _check_temperature(temperature: float) -> None:

@@ -32,8 +32,8 @@ from edgeproof.propagation.rules import UnknownRuleError
 
 # Up to so many nodes the matrix is inverted.
 _SMALL_GRAPH = 5_000
-# Numbers of a block of columns.
-_BLOCK = 1 << 23
+# Numbers of a block of columns: as many as a CPU's cache can work with.
+_BLOCK = 1 << 21
 # Entries count as equal if they differ by no more than so many units of rounding.
 _SLACK = 4
 
