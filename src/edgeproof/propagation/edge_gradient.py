@@ -495,8 +495,8 @@ def _propagates(model: nn.Module, data: Data) -> bool:
 
 # How it is said that a model shows an attack nothing.
 HOLDS_A_GRAPH = (
-    "lets nodes hear each other, but not along the edges that it is shown: it keeps a graph that it saw before, or holds one "
-    "of its own, and no flip can change what it says"
+    "lets nodes hear each other, but not along the edges that it is shown: it keeps a graph that it saw before, holds one of "
+    "its own or lets every node hear all, and no flip can change what it says"
 )
 
 
