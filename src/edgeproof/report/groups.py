@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -131,16 +132,19 @@ def _meant(run: Run) -> str:
     return key_of({"name": run.name, "data": run.dataset, "model": model, "split": split, "training": training})
 
 
-def _distinct(runs: Iterable[Run]) -> list[str]:
-    names: list[str] = []
-    for run in runs:
-        for name in (run.name, f"{run.name}, {run.dataset}", f"{run.name}, {run.model['name']}, {run.dataset}"):
-            if name not in names:
-                break
-        number, plain = 2, name
-        while name in names:
-            name, number = f"{plain} ({number})", number + 1
-        names.append(name)
+def _distinct(runs: Sequence[Run]) -> list[str]:
+    """A name for each: the one that it has, where several have it with what tells them apart, in the end a number."""
+    names = [run.name for run in runs]
+    for name in [name for name, times in Counter(names).items() if times > 1]:
+        same = [k for k, run in enumerate(runs) if run.name == name]
+        longer = [
+            [f"{name}, {runs[k].model['name']}" for k in same],
+            [f"{name}, {runs[k].dataset}" for k in same],
+            [f"{name} ({number})" for number in range(1, len(same) + 1)],
+        ]
+        found = next(one for one in longer if len(set(one)) == len(one) and not set(one) & set(names))
+        for k, one in zip(same, found, strict=True):
+            names[k] = one
     return names
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from edgeproof.certificates import Certificate
@@ -97,7 +98,8 @@ class Certified:
         counted = certificate.grid
         if certificate.labels is not None:
             counted = counted & (certificate.prediction == certificate.labels)[:, None, None]
-        shares = counted.double().mean(dim=0).tolist()
+        # Beyond the grid nothing is certified.
+        shares = pad(counted.double().mean(dim=0), (0, 1, 0, 1)).tolist()
         return cls(
             shares={(a, d): share for a, row in enumerate(shares) for d, share in enumerate(row)},
             labelled=labelled,

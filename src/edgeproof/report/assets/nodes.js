@@ -2,7 +2,7 @@
 function nodes({ runs }) {
   const [model, attack, budget] = ["model", "attack", "budget"].map((name) => document.getElementById("nodes-" + name));
   const places = ["degree", "margin", "class"].map((name) => [name, document.getElementById("nodes-by-" + name)]);
-  const titles = { degree: "edges at the node", margin: "margin before the attack", class: "class" };
+  const titles = { degree: "edges at the node", margin: "margin before the attack, in quarters", class: "class" };
   const options = (menu, values) => {
     const before = menu.value;
     menu.replaceChildren(...[...new Set(values)].map((value) => html("option", { value }, value)));

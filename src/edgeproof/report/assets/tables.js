@@ -36,8 +36,8 @@ function makeTable(caption, head, rows) {
     return html(k ? "td" : "th", attributes, known ? String(value) : "–");
   });
   const table = html("table", {},
-    html("caption", {}, caption),
-    html("thead", {}, html("tr", {}, ...head.map((title) => html("th", { scope: "col" }, title)))),
+    html("caption", {}, html("span", {}, caption)),
+    html("thead", {}, html("tr", {}, ...head.map((title, k) => html("th", { scope: "col", class: k ? "number" : "" }, title)))),
     html("tbody", {}, ...rows.map((row) => html("tr", {}, ...cells(row)))));
   sortable(table);
   return html("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption }, table);

@@ -93,12 +93,17 @@ class Section:
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Html:
     """A table that a small screen can move sideways; its first column names the row."""
-    titles = (tag("th", {"scope": "col"}, title) for title in head)
-    body = (tag("tr", {}, *(_cell(cell, first=not number) for number, cell in enumerate(row))) for row in rows)
+    lines = list(rows)
+    numbers = [cell.value is not None for cell in lines[0]] if lines else [False] * len(head)
+    titles = (
+        tag("th", {"scope": "col", "class": "number" if number else None}, title)
+        for title, number in zip(head, numbers, strict=True)
+    )
+    body = (tag("tr", {}, *(_cell(cell, first=not number) for number, cell in enumerate(row))) for row in lines)
     inner = tag(
         "table",
         {"class": "sortable"},
-        tag("caption", {}, caption),
+        tag("caption", {}, tag("span", {}, caption)),
         tag("thead", {}, tag("tr", {}, *titles)),
         tag("tbody", {}, *body),
     )

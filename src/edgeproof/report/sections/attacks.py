@@ -47,7 +47,7 @@ def _table(scenario: Scenario, id_: str) -> Html:
             valued(lost := None if run.clean is None else run.clean - row.accuracy, words.percent(lost)),
             valued(row.total),
             valued(row.flips),
-            valued(row.seconds, words.number(row.seconds)),
+            valued(row.seconds, words.number(row.seconds, 2)),
             valued(run.seed),
         ]
         for group in scenario.groups

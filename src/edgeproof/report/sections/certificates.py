@@ -32,12 +32,12 @@ def _heatmap(name: str, certified: Certified) -> Html:
     settings = ", ".join(f"{key} = {value:g}" for key, value in certified.settings.items())
     what = "Certified accuracy" if certified.labelled else "Certified nodes"
     caption = f"{what} of {name}, % ({settings}; abstained at {words.percent(certified.abstained)})"
-    head = (tag("th", {"scope": "col"}, f"{d} deleted" if not d else str(d)) for d in deleted)
+    head = (tag("th", {"scope": "col"}, str(d)) for d in deleted)
     rows = (
         tag(
             "tr",
             {},
-            tag("th", {"scope": "row"}, f"{a} added" if not a else str(a)),
+            tag("th", {"scope": "row"}, str(a)),
             *(_cell(certified.shares.get((a, d))) for d in deleted),
         )
         for a in added
@@ -46,7 +46,7 @@ def _heatmap(name: str, certified: Certified) -> Html:
     body = tag(
         "table",
         {"class": "heat"},
-        tag("caption", {}, caption),
+        tag("caption", {}, tag("span", {}, caption)),
         tag("thead", {}, tag("tr", {}, corner, *head)),
         tag("tbody", {}, *rows),
     )

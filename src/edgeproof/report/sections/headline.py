@@ -11,8 +11,14 @@ from edgeproof.report.sections._parts import Page, Scenario, Section
 def headline(page: Page) -> Section | None:
     """One card for every model under every kind of budget, at the largest budget."""
     scenarios = page.scenarios
+    if not scenarios:
+        return None
     cards = [_scenario(page, scenario, title=len(scenarios) > 1) for scenario in scenarios]
-    return Section("headline", "In short", join(cards)) if cards else None
+    lead = (
+        "Accuracy at the test nodes on the graph as it is, and what is left of it when somebody changes edges as badly as the "
+        "attacks here could, within the largest budget."
+    )
+    return Section("headline", "In short", join([tag("p", {}, lead), *cards]))
 
 
 def _scenario(page: Page, scenario: Scenario, *, title: bool) -> Html:

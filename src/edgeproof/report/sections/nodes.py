@@ -18,7 +18,7 @@ from edgeproof.report.sections._parts import Cell, Page, Section, choice, contro
 # Of so many fallen nodes a view lists all.
 _LISTED = 200
 _DEGREES = ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 19), (20, None))
-_QUARTERS = ("lowest quarter", "second", "third", "highest quarter")
+_QUARTERS = ("lowest", "low", "high", "highest")
 
 
 class _View(NamedTuple):

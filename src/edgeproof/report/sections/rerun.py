@@ -9,6 +9,8 @@ from edgeproof.report.sections._parts import Cell, Page, Section, paragraphs, ta
 def rerun(page: Page) -> Section:
     """The commands behind every figure, versions and machines."""
     commands = list(dict.fromkeys(one for group in page.groups for run in group.runs for one in run.commands))
+    # A model is trained before it is tested.
+    commands.sort(key=lambda command: not command.startswith("edgeproof train "))
     environments = [(group.name, run) for group in page.groups for run in group.runs]
     names = list(dict.fromkeys(name for _, run in environments for name in run.environment))
     rows = [
