@@ -46,7 +46,7 @@ class TestNavigation:
         pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
         documented = set(re.findall(r"^::: (\S+)", pages, re.MULTILINE))
         public = ["datasets", "splits", "models", "attacks", "budget", "training", "evaluation", "certificates"]
-        assert {f"edgeproof.{name}" for name in [*public, "propagation", "losses"]} <= documented
+        assert {f"edgeproof.{name}" for name in [*public, "propagation", "report", "losses"]} <= documented
 
 
 class TestWithoutANetwork:
@@ -163,7 +163,7 @@ class TestFormulas:
 
 def test_the_command_line_page_has_every_verb() -> None:
     page = site_hooks.command_line()
-    for verb in ("demo", "train", "attack", "evaluate", "certify", "datasets", "info"):
+    for verb in ("demo", "train", "attack", "evaluate", "certify", "report", "datasets", "info"):
         assert f"\n## edgeproof {verb}\n" in page
     assert "| `--dataset` |" in page
     assert "[bold]" not in page

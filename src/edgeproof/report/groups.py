@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from edgeproof.experiments.store import key_of
 from edgeproof.report.filters import Filter
-from edgeproof.report.runs import Attacked, Certified, Run
+from edgeproof.report.runs import Attacked, Certified, Run, self_trained
 
 WORST = "worst case"
 # The normal quantile of a 95 % interval.
@@ -129,6 +129,7 @@ def _meant(run: Run) -> str:
     model = {name: value for name, value in run.model.items() if name not in ("fingerprint", "parameters")}
     split = {name: run.split.get(name) for name in ("setting", "rule", "protocol")}
     training = {name: value for name, value in run.training.items() if name not in _COURSE}
+    training["self_training"] = self_trained(run.training)
     return key_of({"name": run.name, "data": run.dataset, "model": model, "split": split, "training": training})
 
 

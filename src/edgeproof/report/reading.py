@@ -14,7 +14,7 @@ from edgeproof.experiments.store import SCHEMA as STORE_SCHEMA
 from edgeproof.experiments.store import Record, key_of
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.report.runs import Attacked, Certified, Row, Run
+from edgeproof.report.runs import Attacked, Certified, Row, Run, self_trained
 from edgeproof.result import Result
 
 NODES = ".nodes"
@@ -93,7 +93,7 @@ def _of_result(result: Result, file: Path) -> tuple[str, Run]:
     about = (result.dataset, result.split.get("fingerprint"))
     identity = model.get("fingerprint") or key_of({"model": model, "training": result.training})
     run = Run(
-        name=_call(str(model["name"]), result.training),
+        name=_call(str(model["name"]), result.training, result.split.get("rule")),
         dataset=result.dataset,
         model=model,
         split=result.split,
@@ -149,12 +149,14 @@ def _of_record(content: dict[str, Any]) -> tuple[str, Run]:
     kind, training = str(record.identity["kind"]), record.identity
     training = training if kind == "training" else training["training"]
     values, name = record.values, str(training["model"])
+    about = {**training["config"], **{key: training[key] for key in ("attack", "epsilon", "local", "count")}}
+    about["self_training"] = training["label_config"] is not None
     run = Run(
-        name=_call(name, training),
+        name=_call(name, about, training["protocol"]),
         dataset=str(training["dataset"]),
         model={"name": name, "settings": training["model_settings"]},
         split={name: training[name] for name in ("setting", "protocol")},
-        training={**training["config"], **{key: training[key] for key in ("attack", "epsilon", "local", "count")}},
+        training=about,
         seed=int(training["seed"]),
         commands=(record.command,),
         environment=record.environment,
@@ -183,6 +185,8 @@ def _of_smoothing(record: Record) -> Certified:
     )
 
 
-def _call(model: str, training: Mapping[str, Any]) -> str:
+def _call(model: str, training: Mapping[str, Any], rule: object) -> str:
     attack = training.get("attack")
-    return model if not attack else f"{model} against {str(attack).partition('(')[0]} {training['epsilon']:g}"
+    against = f" against {str(attack).partition('(')[0]} {training['epsilon']:g}" if attack else ""
+    labelled = " self-trained" if self_trained(training) else ""
+    return f"{model}{labelled}{against}" + (", as released" if rule == "as_released" else "")

@@ -215,6 +215,11 @@ class Run:
         )
 
 
+def self_trained(training: Mapping[str, Any]) -> bool:
+    """Whether other models labelled nodes for this one."""
+    return bool(training.get("self_training")) or "label_val_accuracy" in training
+
+
 def _attacked(found: Evaluation, data: Data, nodes: Tensor) -> Attacked:
     return Attacked(
         local="given" if isinstance(found.local, Tensor) else found.local,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edgeproof.report.groups import Estimate, Group
-from edgeproof.report.runs import Attacked, Run
+from edgeproof.report.runs import Attacked, Run, self_trained
 
 _COUNTED = {
     "incident": "edges with at least one end among the test nodes",
@@ -84,10 +84,11 @@ def training(run: Run) -> str:
     how = run.training
     if not how:
         return "not known"
+    labels = "self-trained" if self_trained(how) else ""
     if not how.get("attack"):
-        return "regular"
+        return labels or "regular"
     local = "" if how.get("local") is None else f", at most {how['local']:g} of each node's edges"
-    return f"against {str(how['attack']).partition('(')[0]} at ε = {how['epsilon']:g}{local}"
+    return f"{labels + ', ' if labels else ''}against {str(how['attack']).partition('(')[0]} at ε = {how['epsilon']:g}{local}"
 
 
 def warnings(group: Group) -> list[str]:

@@ -22,11 +22,12 @@ def headline(page: Page) -> Section | None:
 
 
 def _scenario(page: Page, scenario: Scenario, *, title: bool) -> Html:
-    cards = tag("div", {"class": "cards"}, *(_card(page, scenario, group) for group in scenario.groups))
+    level = "h4" if title else "h3"
+    cards = tag("div", {"class": "cards"}, *(_card(page, scenario, group, level) for group in scenario.groups))
     return join([tag("h3", {}, scenario.title), cards]) if title else cards
 
 
-def _card(page: Page, scenario: Scenario, group: Group) -> Html:
+def _card(page: Page, scenario: Scenario, group: Group, level: str) -> Html:
     epsilon = max(e for _, one in group.attacked(scenario.kind) for e in one.epsilons)
     worst, clean = group.accuracy(scenario.kind, WORST, epsilon), group.clean
     left = 0.0 if worst is None else worst.mean
@@ -42,7 +43,7 @@ def _card(page: Page, scenario: Scenario, group: Group) -> Html:
     return tag(
         "article",
         {"class": f"card s{page.slot(group) % 7}"},
-        tag("h4", {}, group.name),
+        tag(level, {}, group.name),
         tag(
             "p",
             {"class": "fall"},
