@@ -44,9 +44,7 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     assert found.certified is not None
     for command in ("train", "attack", "evaluate", "certify"):
         assert f"edgeproof {command} " in page
-
-
-def test_single_nodes_are_kept_by_their_ids_in_the_whole_graph(tested: Path) -> None:
+    # Single nodes are kept by their ids in the whole graph.
     outcomes = Outcomes.load(nodes_file(tested / "evaluation.json"))
     split = ep.splits.inductive(ep.datasets.load("csbm"), 0)
     assert outcomes.nodes.tolist() == split.test.ids[split.test.nodes].tolist()
