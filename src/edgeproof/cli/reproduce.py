@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from edgeproof.cli._options import parse_device
 from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
 from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import estimate
-from edgeproof.experiments.plan import measures
+from edgeproof.experiments.plan import TRAININGS, measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
@@ -46,6 +47,10 @@ def reproduce(
     ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
+    training: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Run only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     engine: Annotated[str, typer.Option(help="'local', processes on this machine; or 'ray', a cluster.")] = "local",
     address: Annotated[str | None, typer.Option(help="Ray: the cluster's address, as ray start prints it.")] = None,
@@ -63,6 +68,7 @@ def reproduce(
     Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda
     """
     check_names(dataset, model)
+    _check_known("training", training, TRAININGS)
     if form is not None:
         check_format(form)
     console, kept = Console(), Store(store)
@@ -81,7 +87,9 @@ def reproduce(
     todo = [
         job
         for job in missing(chosen, kept, fast=fast)
-        if (not dataset or job.recipe.row.dataset in dataset) and (not model or job.recipe.row.model in model)
+        if (not dataset or job.recipe.row.dataset in dataset)
+        and (not model or job.recipe.row.model in model)
+        and (not training or job.training in training)
     ]
     if dry_run:
         console.print(_planned(todo, kept, LocalEngine(jobs, device, threads)))
@@ -97,10 +105,14 @@ def reproduce(
 
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
-    for kind, chosen, known in (("dataset", graphs, datasets.available()), ("model", names, models.available())):
-        for name in chosen or []:
-            if name not in known:
-                raise unknown_name(kind, name, known)
+    _check_known("dataset", graphs, datasets.available())
+    _check_known("model", names, models.available())
+
+
+def _check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> None:
+    for name in chosen or []:
+        if name not in known:
+            raise unknown_name(kind, name, list(known))
 
 
 def _engine(

@@ -12,6 +12,8 @@ from edgeproof.experiments.store import Store
 from edgeproof.experiments.tables import SEEDS, Table
 from edgeproof.splits import PROTOCOLS
 
+TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -26,10 +28,15 @@ class Job:
     measures: tuple[Measure, ...]
 
     @property
+    def training(self) -> str:
+        """How the model is trained: one of :data:`TRAININGS`."""
+        row = self.recipe.row
+        return row.attack or ("self" if row.self_training else "regular")
+
+    @property
     def name(self) -> str:
         row = self.recipe.row
-        training = row.attack or ("self" if row.self_training else "regular")
-        return f"{row.dataset} {row.model} {training} {self.recipe.protocol} seed {self.recipe.seed}"
+        return f"{row.dataset} {row.model} {self.training} {self.recipe.protocol} seed {self.recipe.seed}"
 
 
 def seeds_of(fast: bool) -> tuple[int, ...]:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 import torch
 
@@ -44,7 +45,9 @@ class LocalEngine:
         while waiting:
             killed: list[Job] = []
             # Spawned, because CUDA does not survive a fork.
-            with ProcessPoolExecutor(self.processes, mp_context=get_context("spawn")) as pool:
+            with ProcessPoolExecutor(
+                self.processes, mp_context=get_context("spawn"), initializer=end_with_parent
+            ) as pool:
                 futures = {
                     pool.submit(_work_into, job, store.root, self.device, self.threads, command): job for job in waiting
                 }
@@ -72,6 +75,18 @@ class LocalEngine:
                     failures.append(Report(job, f"its process was killed {_ATTEMPTS} times"))
                     report(failures[-1])
         raise_if_failed(failures, len(jobs))
+
+
+def end_with_parent() -> None:
+    """Whoever started this process may be killed without a chance to stop it: then it stops by itself."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _work_into(job: Job, root: Path, device: str, threads: int, command: str) -> None:
