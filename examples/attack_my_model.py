@@ -41,7 +41,7 @@ def main() -> None:
     attacks = [ep.attacks.GreedyRBCD(steps=20, block_size=20_000, loss="log_margin"), "DICE"]
     scores = ep.evaluate(model, graph, nodes, epsilons=[0.05, 0.1, 0.25], attacks=attacks, local=0.5)
     print(scores)
-    run = ep.report.Run.of("my GCN", model, graph, nodes, evaluation=scores, dataset="my graph")
+    run = ep.report.Run.of("my GCN", model, graph, nodes, evaluation=scores, split=split, dataset="my graph")
     ep.report.write([run], "attacked.html")
     print("attacked.html says which nodes fell, and why")
 

@@ -21,7 +21,10 @@ def main() -> None:
             model, graph, nodes, [0.1, 0.25], [ep.attacks.LRBCD(steps=40, block_size=50_000)], local=0.5
         )
         print(f"{name}: clean {scores.clean_accuracy:.1%}, worst at 0.25 {scores.accuracy(0.25):.1%}")
-        runs.append(ep.report.Run.of(name, model, graph, nodes, evaluation=scores, history=history, dataset="cSBM"))
+        run = ep.report.Run.of(
+            name, model, graph, nodes, evaluation=scores, history=history, split=split, dataset="cSBM"
+        )
+        runs.append(run)
     ep.report.write(runs, "robust.html")
     print("robust.html compares the two")
 

@@ -40,7 +40,11 @@ class TestNavigation:
     def test_links_of_the_readme_lead_to_pages(self) -> None:
         text = site_hooks.from_root((ROOT / "README.md").read_text(encoding="utf-8"))
         targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)}
-        assert targets - {target for target in targets if "://" in target} <= set(listed(SETTINGS["nav"]))
+        targets -= {target for target in targets if "://" in target}
+        pictures = {target for target in targets if (ROOT / "docs" / target).suffix == ".png"}
+        assert targets - pictures <= set(listed(SETTINGS["nav"]))
+        for picture in pictures:
+            assert (ROOT / "docs" / picture).stat().st_size < 200_000
 
     def test_every_public_module_has_a_reference(self) -> None:
         pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))

@@ -82,6 +82,7 @@ def pages_runs() -> list[Run]:
                 evaluation=scores,
                 certificate=certificate,
                 history=history,
+                split=split,
                 dataset=HOSTILE,
                 seed=seed,
                 command="edgeproof evaluate",

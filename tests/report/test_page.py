@@ -109,6 +109,7 @@ def test_the_threat_in_words(pages_runs: list[Run], parse: Parse) -> None:
     text = parse(render(pages_runs)).text
     total = pages_runs[0].attacked[0].rows[0].total
     assert f"At ε = 0.05: at most {total} changed pairs of nodes." in text
+    assert "none of which training or validation has seen" in text
     assert "At no node may more than 0.5 times its number of edges change" in text
     free = replace(pages_runs[0], attacked=(replace(pages_runs[0].attacked[0], local=None),))
     assert "Nothing limits the changes at a single node." in render([free])

@@ -82,6 +82,7 @@ def demo(
             evaluation=one.evaluation,
             certificate=one.certificate,
             history=one.history,
+            split=split,
             dataset="heterophilous cSBM",
             seed=0,
             command="edgeproof demo",

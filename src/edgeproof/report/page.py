@@ -26,7 +26,7 @@ from edgeproof.report.sections.rerun import rerun
 from edgeproof.report.sections.tested import tested
 
 TITLE = "How robust is it?"
-_SECTIONS = (headline, tested, curves, comparison, attacks, nodes, certificates, filters, rerun)
+_SECTIONS = (headline, curves, tested, comparison, attacks, nodes, certificates, filters, rerun)
 # In this order they become one script.
 _SCRIPTS = ("svg.js", "marks.js", "lines.js", "bars.js", "tables.js", "nodes.js", "main.js")
 

@@ -15,7 +15,8 @@ from edgeproof.evaluation import Evaluation
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.result import describe_environment, describe_model
+from edgeproof.result import describe_environment, describe_model, describe_split
+from edgeproof.splits import Split
 from edgeproof.training import History
 
 
@@ -153,6 +154,7 @@ class Run:
         evaluation: Evaluation | None = None,
         certificate: Certificate | None = None,
         history: History | None = None,
+        split: Split | None = None,
         dataset: str = "own graph",
         seed: int | None = None,
         command: str = "",
@@ -167,6 +169,7 @@ class Run:
             evaluation: what :func:`edgeproof.evaluate` found there.
             certificate: what :class:`edgeproof.certificates.SparseSmoothing` found there.
             history: how the model was trained, as :func:`edgeproof.train` says.
+            split: whose test nodes these are; the page then says whether training has seen them.
             dataset: what to call the graph.
             seed: of the training, to tell runs of one name apart.
             command: how to get all this again.
@@ -186,7 +189,7 @@ class Run:
             name=name,
             dataset=dataset,
             model=describe_model(model),
-            split={"test": nodes.numel()},
+            split={**({} if split is None else describe_split(split)), "test": nodes.numel()},
             training={} if history is None else history.summary(),
             seed=seed,
             clean=None if evaluation is None else evaluation.clean_accuracy,

@@ -7,6 +7,8 @@ from edgeproof.report._html import Html, join, tag
 from edgeproof.report.groups import Group
 from edgeproof.report.sections._parts import Cell, Page, Scenario, Section, table, valued
 
+_CHANNELS = ("in_channels", "out_channels")
+
 
 def tested(page: Page) -> Section:
     """Models, graphs, nodes, and the threat in plain words."""
@@ -18,7 +20,9 @@ def tested(page: Page) -> Section:
 
 def _row(group: Group) -> list[Cell]:
     run = group.runs[0]
-    settings = ", ".join(f"{name} = {value}" for name, value in dict(run.model.get("settings") or {}).items())
+    # How many features and classes there are is the graph's business.
+    own = ((name, value) for name, value in dict(run.model.get("settings") or {}).items() if name not in _CHANNELS)
+    settings = ", ".join(f"{name} = {value}" for name, value in own)
     parameters = run.model.get("parameters")
     return [
         Cell(group.name),
