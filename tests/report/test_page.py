@@ -95,6 +95,14 @@ def test_warnings_are_shown(pages_runs: list[Run], parse: Parse) -> None:
     assert "labels are poor" in text
 
 
+def test_a_trained_model_alone_is_a_page(pages_runs: list[Run], parse: Parse) -> None:
+    bare = replace(pages_runs[0], attacked=(), certified=None, filter=None)
+    assert bare.clean is not None
+    text = parse(render([bare])).text
+    assert f"{100 * bare.clean:.1f} % (" in text
+    assert "How to get this again" in text
+
+
 def test_one_model_has_nothing_beside_it(pages_runs: list[Run]) -> None:
     assert 'id="comparison"' not in render(pages_runs[2:])
 

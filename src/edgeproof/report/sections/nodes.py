@@ -79,13 +79,13 @@ def _view(one: Attacked, attack: str, epsilon: float) -> _View | None:
     row = one.worst(epsilon) if attack == WORST else one.at(attack, epsilon)
     if row is None:
         return None
-    for found in one.outcomes:
-        for number, key in enumerate(found.keys):
-            after = found.margins[number]
-            # Of an attack that was run twice, the run that the row is about.
-            if key == (row.attack, row.epsilon) and abs(float((after > 0).double().mean()) - row.accuracy) < 1e-6:
-                return _described(found, after, found.flips[number], attack, epsilon)
-    return None
+    key = row.attack, row.epsilon
+    kept = [(found, found.keys.index(key)) for found in one.outcomes if key in found.keys]
+    if not kept:
+        return None
+    # Of an attack that was run twice, the run that the row is about.
+    found, k = min(kept, key=lambda one: abs(float((one[0].margins[one[1]] > 0).double().mean()) - row.accuracy))
+    return _described(found, found.margins[k], found.flips[k], attack, epsilon)
 
 
 def _described(found: Outcomes, after: Tensor, flips: Tensor, attack: str, epsilon: float) -> _View:

@@ -12,7 +12,7 @@ _CHANNELS = ("in_channels", "out_channels")
 
 def tested(page: Page) -> Section:
     """Models, graphs, nodes, and the threat in plain words."""
-    head = ("model", "architecture", "trained", "graph", "tested on", "parameters", "runs")
+    head = ("model", "architecture", "trained", "graph", "tested on", "clean accuracy", "parameters", "runs")
     parts = [table("The models and what they were tested on", head, map(_row, page.groups))]
     parts += [_threat(scenario, several=len(page.scenarios) > 1) for scenario in page.scenarios]
     return Section("tested", "What was tested", join(parts))
@@ -30,6 +30,7 @@ def _row(group: Group) -> list[Cell]:
         Cell(words.training(run)),
         Cell(run.dataset),
         Cell(words.tested_on(run)),
+        valued(None if group.clean is None else group.clean.mean, words.estimated(group.clean)),
         valued(parameters, None if parameters is None else f"{parameters:,}"),
         valued(len(group.runs)),
     ]
