@@ -11,7 +11,7 @@ function bars(host, values, x) {
   const wide = Math.min(46, (toX(1) - toX(0)) * 0.7);
   const points = values.map(([label, right, fell], k) => {
     const share = right ? fell / right : 0, at = [toX(k), toY(share)];
-    return point(...at, `${x} ${label}: ${fell} of ${right} fell, ${percent(share)}`, 0, k,
+    return point(`${x} ${label}: ${fell} of ${right} fell, ${percent(share)}`, 0, k,
       svg("rect", { class: "hit", x: at[0] - wide / 2, width: wide, y: toY(1), height: toY(0) - toY(1) }),
       svg("rect", { class: "share", x: at[0] - wide / 2, width: wide, y: at[1], height: Math.max(0, toY(0) - at[1]) }),
       svg("text", { class: "value", x: at[0], y: at[1] - 5, "text-anchor": "middle" }, String(fell)));

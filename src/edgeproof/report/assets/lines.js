@@ -20,7 +20,7 @@ function lines(host, { series, x, y, rangeX, rangeY, ticksX, format, marks, unde
         group.append(svg("path", { class: "bar", d: `M${at[0]} ${foot}V${head}M${at[0] - 4} ${foot}h8M${at[0] - 4} ${head}h8` }));
       }
       const here = `translate(${at[0]} ${at[1]})`;
-      const one = point(...at, say(name, [a, b, low, high]), row, column,
+      const one = point(say(name, [a, b, low, high]), row, column,
         svg("circle", { class: "hit", cx: at[0], cy: at[1], r: 10 }),
         svg("path", { class: "mark", d: SHAPES[slot % 7], transform: here }));
       group.append(one.node);

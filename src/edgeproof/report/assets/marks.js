@@ -4,7 +4,8 @@ const SHAPES = [
   "M0 5.6 5.4-4.2h-10.8z", "M-2-5.5h4v3.5h3.5v4h-3.5v3.5h-4v-3.5h-3.5v-4h3.5z", "M-5-3-3-5 0-2 3-5 5-3 2 0 5 3 3 5 0 2-3 5-5 3-2 0z",
 ];
 const slotClass = (slot) => "s" + (slot % 7);
-const dashClass = (slot) => "d" + (Math.floor(slot / 7 + slot) % 4);
+// Of 28 models no two have the same colour and dash.
+const dashClass = (slot) => "d" + ((slot + 2 * Math.floor(slot / 7)) % 4);
 
 function legend(series) {
   const items = series.map(({ name, slot }) => html("li", {},
@@ -15,22 +16,22 @@ function legend(series) {
 }
 
 // A value that can be pointed at and reached by keys; rows are series, columns their values.
-function point(x, y, label, row, column, ...children) {
+function point(label, row, column, ...children) {
   const node = svg("g", { class: "point", role: "img", "aria-label": label, tabindex: -1 }, ...children);
-  return { node, x, y, label, row, column };
+  return { node, label, row, column };
 }
 
 function reveal(host, points) {
   const tip = html("div", { class: "tip", "aria-hidden": "true" });
   tip.hidden = true;
   host.append(tip);
-  const show = ({ x, y, label }) => {
+  const show = ({ node, label }) => {
     tip.textContent = label;
     tip.hidden = false;
-    const ratio = host.clientWidth / Math.max(host.clientWidth, 240);
-    const offset = host.querySelector(":scope > svg").offsetTop || host.querySelector(":scope > svg").getBoundingClientRect().top - host.getBoundingClientRect().top;
-    tip.style.left = Math.max(0, Math.min(x * ratio - tip.offsetWidth / 2, host.clientWidth - tip.offsetWidth)) + "px";
-    tip.style.top = Math.max(0, offset + y - tip.offsetHeight - 12) + "px";
+    const at = node.querySelector(".mark, .share").getBoundingClientRect(), place = host.getBoundingClientRect();
+    const left = at.left + at.width / 2 - place.left - tip.offsetWidth / 2;
+    tip.style.left = Math.max(0, Math.min(left, place.width - tip.offsetWidth)) + "px";
+    tip.style.top = Math.max(0, at.top - place.top - tip.offsetHeight - 8) + "px";
   };
   const hide = () => { tip.hidden = true; };
   const go = (from, row, column) => {

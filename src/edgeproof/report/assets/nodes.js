@@ -15,7 +15,7 @@ function nodes({ runs }) {
     for (const [name, host] of places) bars(host, found[name], titles[name]);
     const more = found.left_out ? `; ${found.left_out} more are left out` : "";
     const head = ["node", "class", "edges", "changes at it", "margin before", "margin after"];
-    const list = html("details", {}, html("summary", {}, `The ${found.fallen.length} nodes that fell`),
+    const list = html("details", {}, html("summary", {}, `The ${found.fallen.length + found.left_out} nodes that fell`),
       makeTable(`Fallen nodes, the surest first${more}`, head, found.fallen));
     const old = document.querySelector("#nodes-list details");
     list.open = old !== null && old.open;
