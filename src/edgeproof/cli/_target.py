@@ -189,8 +189,9 @@ def check_files(out: Path, graphs: list[Path]) -> None:
             raise ValueError(f"expected a graph file that ends in .npz, got {graph}")
         if graph.resolve() == out.resolve():
             raise ValueError(f"expected different files for result and graph, got {out} for both")
-    for path in (out, nodes_file(out), *graphs):
+    for path in (out, *graphs):
         check_writable(path)
+    check_writable(nodes_file(out))
 
 
 def _load(model: str) -> nn.Module:
