@@ -223,9 +223,9 @@ for GPRGNN do the protocols differ: `as_released` has seen most of its test node
 {accuracy}
 ## Where ours differ
 
-Random graphs around Citeseer have six times its edges, nearly all of them random. How well a GPRGNN does there depends on how long
-it was trained, which early stopping on 120 validation nodes decides nearly by chance. `+0 -0` by split (0, 1, 5), with the best
-epochs of the same models' trainings, from the records in `results/experiments`:
+Random graphs around Citeseer have six times its edges, nearly all of them random. How well a GPRGNN does there depends on how
+long it was trained, which early stopping on 120 validation nodes decides nearly by chance. `+0 -0` by split (0, 1, 5), with the
+best epochs of the same models' trainings, from the records in `results/experiments`:
 
 | graph | training | protocol | accuracy of the smoothed model | best epoch | paper |
 |---|---|---|---|---|---|
@@ -235,10 +235,10 @@ epochs of the same models' trainings, from the records in `results/experiments`:
 | citeseer | LR-BCD | as released | 60.3, 29.4, 69.6 | 10, 11, 21 | 72.3 ± 7.3 |
 | cora_ml | LR-BCD | as released | 78.2, 77.1, 80.3 | 202, 67, 75 | 78.8 ± 1.4 |
 
-On Cora-ML the figures are the paper's; on Citeseer adversarial training stops at once, and what is certified is hardly trained. One
-regular GPRGNN on Cora-ML (split 5) answers 4.2 % of the nodes correctly under this noise, under either protocol; the other four
-58.1 to 66.9 % (paper 63.0). So the paper's order, adversarially trained models above regular ones, is seen on Cora-ML and not on
-Citeseer.
+On Cora-ML the figures are the paper's; on Citeseer adversarial training stops at once, and what is certified is hardly trained.
+One regular GPRGNN on Cora-ML (split 5) answers 4.2 % of the nodes correctly under this noise, under either protocol; the other
+four 58.1 to 66.9 % (paper 63.0). So the paper's order, adversarially trained models above regular ones, is seen on Cora-ML and
+not on Citeseer.
 
 ## Time
 
