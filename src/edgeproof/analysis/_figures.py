@@ -32,8 +32,12 @@ def write_figure(figure: Figure, path: str | Path) -> None:
     kind = path.suffix.lower().lstrip(".")
     if kind not in ("png", "svg"):
         raise ValueError(f"expected a path that ends in .png or .svg, got {str(path)!r}")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=150)
+    from matplotlib import rc_context
+
+    # Neither a date nor a version nor random names: the same picture is the same file, which a diff can tell.
+    nothing = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[kind]
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "edgeproof", "svg.fonttype": "none"}):
+        figure.savefig(temporary, format=kind, dpi=150, metadata=nothing)
 
 
 def whole_numbers(axis: Axis) -> None:
