@@ -119,7 +119,7 @@ def draw_fallen(axes: Axes, counts: Tensor) -> None:
 
     most = int(counts.max())
     # The square root keeps small numbers visible beside large ones.
-    axes.imshow(counts.T, origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
+    axes.imshow(counts.T.numpy(), origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
     for x, y in counts.nonzero().tolist():
         count = int(counts[x, y])
         colour = "white" if 2 * count > most else "black"

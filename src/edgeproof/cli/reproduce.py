@@ -16,7 +16,7 @@ from edgeproof import datasets, models
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
-from edgeproof.cli._options import parse_device
+from edgeproof.cli._options import LogDir, parse_device
 from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Store, Table, compare, missing
 from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import Times
@@ -25,6 +25,7 @@ from edgeproof.experiments.figures.page import FORMATS
 from edgeproof.experiments.plan import measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 from edgeproof.splits import PROTOCOLS
+from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
@@ -78,6 +79,7 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(help="Processes at once; by default what this machine bears.")] = None,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes share one GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads per process.")] = None,
+    log_dir: LogDir = None,
 ) -> None:
     """Run a table or a figure of the paper, as far as it is not in the store yet, and show it.
 
@@ -128,7 +130,7 @@ def reproduce(
     if figures:
         check_writable(out / "figure.png")
     if not show:
-        runner = _engine(engine, address, cpus, gpus, jobs, device, threads)
+        runner = _engine(engine, address, cpus, gpus, jobs, device, threads, log_dir)
         check_writable(kept.root / "result.json")
         _run(runner, todo, kept)
     for table in tables:
@@ -140,19 +142,17 @@ def reproduce(
 
 def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
     """Tables and figures by their names."""
-    known: dict[str, list[Table | PaperFigure]] = {"all": list(TABLES), "figures": list(FIGURES)}
-    for table in TABLES:
-        known |= {name: [table] for name in (table.label, table.nickname, str(table.number))}
-    for figure in FIGURES:
-        numbered = [f"fig{figure.number}"] if figure.number else []
-        known |= {name: [figure] for name in (figure.label, figure.nickname, *numbered)}
-    found = [one for name in names for one in look_up("table or figure", name, known)]
+    everything: list[Table | PaperFigure] = [*TABLES, *FIGURES]
+    known = {name: [one] for one in everything for name in (one.label, one.nickname)}
+    known |= {"all": list(TABLES), "figures": list(FIGURES)}
+    numbers = {str(table.number): [table] for table in TABLES} | {f"fig{one.number}": [one] for one in FIGURES}
+    found = [one for name in names for one in numbers.get(name) or look_up("table or figure", name, known)]
     return [replace(one, protocol=protocol) if isinstance(one, PaperFigure) else one for one in found]
 
 
 def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Sequence[str], console: Console) -> None:
     drawing = figure.draw(store, fast=fast)
-    written = write_drawing(figure, drawing, folder, forms)
+    written = write_drawing(drawing, folder, forms)
     console.print(f"{figure.label}: {', '.join(map(str, written)) or 'nothing to draw yet'}", soft_wrap=True)
     for one in drawing.missing:
         console.print(f"  missing: {one}", soft_wrap=True, highlight=False)
@@ -163,8 +163,8 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
     check_writable(path)
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
-    for figure, drawing in drawings:
-        write_drawing(figure, drawing, folder)
+    for _, drawing in drawings:
+        write_drawing(drawing, folder)
     path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
 
 
@@ -177,12 +177,22 @@ def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
 
 
 def _engine(
-    name: str, address: str | None, cpus: float, gpus: float, jobs: int | None, device: str, threads: int | None
+    name: str,
+    address: str | None,
+    cpus: float,
+    gpus: float,
+    jobs: int | None,
+    device: str,
+    threads: int | None,
+    log_dir: Path | None,
 ) -> Engine:
+    if log_dir is not None:
+        check_tensorboard()
+        check_writable(log_dir / "events")
     if name == "local":
-        return LocalEngine(jobs, str(parse_device(device)), threads)
+        return LocalEngine(jobs, str(parse_device(device)), threads, log_dir)
     if name == "ray":
-        return RayEngine(address, cpus, gpus)
+        return RayEngine(address, cpus, gpus, log_dir)
     raise unknown_name("engine", name, ["local", "ray"])
 
 
@@ -218,8 +228,8 @@ def _listed(store: Store, fast: bool, engine: LocalEngine) -> RichTable:
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *FIGURES)
     for one in everything:
         needed = measures([one], fast=fast)
-        there = sum(store.get(measure.identity) is not None for measure in needed)
         left = missing([one], store, fast=fast)
+        there = len(needed) - sum(len(job.measures) for job in left)
         hours = times.estimate(left)[0] / 3600 / engine.processes
         number = str(one.number) if isinstance(one, Table) else f"fig{one.number}" if one.number else ""
         counts = (f"{there} of {len(needed)}", str(len(left)), f"{hours:.1f}" if left else "")

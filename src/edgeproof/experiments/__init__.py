@@ -1,4 +1,4 @@
-"""Every table and figure of the paper behind one command: what to train and measure, where to run it, where results are kept."""
+"""Every table and figure of the paper behind one command: what to train and measure, where to run it, where results go."""
 
 from edgeproof.experiments.compare import Cell, Comparison, compare
 from edgeproof.experiments.figures import FIGURES, PaperFigure, find_figure

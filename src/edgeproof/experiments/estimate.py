@@ -38,11 +38,15 @@ class Times:
         for job in jobs:
             parts: list[Recipe | Measure] = [job.recipe, *job.measures]
             for part in parts:
-                alike = self._took.get(_likeness(part.identity))
                 kind = "training" if isinstance(part, Recipe) else part.kind
+                alike = self._took.get((kind, job.recipe.row.dataset, job.recipe.row.model, _against(kind, job.recipe)))
                 total += statistics.mean(alike) if alike else _GUESS.get(kind, _GUESS_ATTACK)
                 known += bool(alike) and isinstance(part, Recipe)
         return total, known
+
+
+def _against(kind: str, recipe: Recipe) -> str:
+    return str(recipe.attack and repr(recipe.attack)) if kind == "training" else ""
 
 
 def _likeness(identity: dict[str, object]) -> Likeness:

@@ -112,8 +112,8 @@ class Recipe:
     @property
     def label_config(self) -> TrainConfig:
         """Of the model that labels; in the transductive study it is kept at its best of 500 epochs."""
-        config = self.config
-        return replace(config, max_epochs=500, patience=500) if self.row.setting == "transductive" else config
+        config, epochs = self.config, _FAST_EPOCHS if self.fast else 500
+        return replace(config, max_epochs=epochs, patience=epochs) if self.row.setting == "transductive" else config
 
     @property
     def attack(self) -> Attack | None:

@@ -16,7 +16,7 @@ from edgeproof.models import predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_warm_start, make_threat
 from edgeproof.training.config import TrainConfig, TrainSettings
-from edgeproof.training.history import History
+from edgeproof.training.history import History, Observer
 from edgeproof.training.loop import fit
 from edgeproof.training.presets import configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, label_files, vote
@@ -35,6 +35,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
+    observe: Observer | None = None,
     **settings: Unpack[TrainSettings],
 ) -> History:
     """Train ``model`` on ``split.train``, and leave it at its best epoch.
@@ -62,6 +63,8 @@ def train(
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
+        observe: called with every :class:`Epoch` of the model itself, not of those that label, as soon as it is over; for
+            example a :class:`~edgeproof.training.TensorBoardLog`.
         settings: what differs from the preset; see :class:`TrainConfig`.
 
     Returns:
@@ -116,6 +119,7 @@ def train(
         checkpoint=file,
         checkpoint_every=checkpoint_every,
         show=progress,
+        observe=observe,
     )
     return replace(history, pseudo_labels=known)
 

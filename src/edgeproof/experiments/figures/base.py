@@ -66,6 +66,7 @@ class Drawing:
         wanted: measurements that it needs.
         missing: what is not there, in words.
         note: protocol, seeds and what else one has to know to read it.
+        stem: the name of its files, without ending: versions of one figure do not overwrite each other.
     """
 
     figure: Figure | None
@@ -73,6 +74,7 @@ class Drawing:
     wanted: int
     missing: tuple[str, ...]
     note: str
+    stem: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class PaperFigure:
     Args:
         label: its label in the paper's source, or one like it.
         number: its number in the paper; none for one that the paper does not have.
-        nickname: a short name, also of its files.
+        nickname: a short name.
         about: what it shows.
         content: what is drawn.
         seeds: of the models behind it.
@@ -123,13 +125,15 @@ class PaperFigure:
         words = tuple(
             f"{row.dataset} {row.model}, {training_of(row)}: {', '.join(kinds)}" for row, kinds in missing.items()
         )
+        stem = self.nickname + ("" if self.protocol == "strict" else f"-{self.protocol}") + ("-fast" if fast else "")
         if not there:
-            return Drawing(None, there, wanted, words, note)
+            return Drawing(None, there, wanted, words, note, stem)
         figure = self.content.draw(Found(values))
-        figure.suptitle(f"{self.about}\n{FAST}" if fast else self.about, fontsize="medium", fontweight="bold")
+        title = f"{self.about}\n{FAST}" if fast else self.about
+        figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
         width = round(14 * figure.get_figwidth())
         figure.supxlabel(textwrap.fill(note, width), x=0.01, ha="left", fontsize="x-small", color="0.35")
-        return Drawing(figure, there, wanted, words, note)
+        return Drawing(figure, there, wanted, words, note, stem)
 
     def _measures(self, need: Need, fast: bool) -> list[Measure]:
         protocol = self.protocol if self.protocol in protocols_of(need.row) else "strict"

@@ -64,7 +64,7 @@ class Curves:
     def draw(self, found: Found) -> Figure:
         """Means over seeds, standard errors as bars."""
         rows = -(-len(self.panels) // self.columns)
-        figure = empty_figure(2.5 * self.columns + 2.2, 2.5 * rows + 0.9)
+        figure = empty_figure((2.0 if self.columns > 3 else 2.5) * self.columns + 2.2, 2.5 * rows + 0.9)
         grid = figure.subplots(rows, self.columns, sharex=True, sharey=True, squeeze=False)
         names = list(dict.fromkeys(curve.name for panel in self.panels for curve in panel.curves))
         shown: dict[str, Any] = {}
@@ -80,20 +80,19 @@ class Curves:
         for axes in grid[:, 0]:
             axes.set_ylabel("test accuracy, %")
         order = [name for name in names if name in shown]
-        figure.legend([shown[name] for name in order], order, loc="outside right upper", frameon=False)
+        figure.legend([shown[name] for name in order], order, loc="outside right center", frameon=False)
         return figure
 
 
 def _draw(axes: Axes, curve: Curve, number: int, found: Found) -> Any:
     """The curve, and what stands for it in a legend; none if there is nothing to draw."""
-    clean = points(found, curve.row, "clean")
-    attacked = {} if curve.kind == "clean" else points(found, curve.row, curve.kind)
+    attacked = points(found, curve.row, curve.kind)
     colour, line = COLOURS[number % len(COLOURS)], LINES[number % len(LINES)]
-    if curve.kind == "clean":
-        return axes.axhline(clean[0.0].mean, color=colour, linestyle=line) if clean else None
-    at = clean | attacked
-    if not at:
+    if not attacked:
         return None
+    if curve.kind == "clean":
+        return axes.axhline(attacked[0.0].mean, color=colour, linestyle=line)
+    at = points(found, curve.row, "clean") | attacked
     return axes.errorbar(
         [100 * epsilon for epsilon in sorted(at)],
         [at[epsilon].mean for epsilon in sorted(at)],

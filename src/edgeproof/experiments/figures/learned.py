@@ -55,7 +55,7 @@ class Learned:
             shown |= panel(axes, there, len(trainings))
             if not there:
                 axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="0.5")
-        figure.legend(list(shown.values()), list(shown), loc="outside right upper", frameon=False)
+        figure.legend(list(shown.values()), list(shown), loc="outside right center", frameon=False)
         return figure
 
 
@@ -69,10 +69,10 @@ def _bars(axes: Axes, there: Filters, places: int) -> dict[str, Any]:
         gamma = torch.tensor([one["gamma"] for one in filters], dtype=torch.float64)
         place = torch.arange(gamma.size(1)) + (number - (places - 1) / 2) * 0.8 / places
         shown[name] = axes.bar(
-            place,
-            gamma.mean(dim=0),
+            place.numpy(),
+            gamma.mean(dim=0).numpy(),
             width=0.8 / places,
-            yerr=_error(gamma),
+            yerr=_error(gamma).numpy(),
             color=COLOURS[number],
             hatch=_HATCHES[number],
             edgecolor="white",
@@ -100,12 +100,17 @@ def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
         each = each / each.abs().amax(dim=1, keepdim=True)
         mean, error = each.mean(dim=0), _error(each)
         colour = COLOURS[number]
-        (shown[name],) = axes.plot(frequency, mean, color=colour, linestyle=LINES[number], linewidth=1.5)
-        axes.fill_between(frequency, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
+        (shown[name],) = axes.plot(
+            frequency.numpy(), mean.numpy(), color=colour, linestyle=LINES[number], linewidth=1.5
+        )
+        axes.fill_between(
+            frequency.numpy(), (mean - error).numpy(), (mean + error).numpy(), color=colour, alpha=0.2, linewidth=0
+        )
         if "frequencies of the graph" not in shown:
             below = axes.inset_axes((0, -0.02, 1, 0.2), sharex=axes, zorder=-1)
             below.axis("off")
-            bars = below.bar((torch.arange(density.numel()) + 0.5) * width, density, width=width, color="0.8")
+            centres = (torch.arange(density.numel()) + 0.5) * width
+            bars = below.bar(centres.numpy(), density.numpy(), width=width, color="0.8")
             shown["frequencies of the graph"] = bars
     axes.patch.set_visible(False)
     zero_line(axes)

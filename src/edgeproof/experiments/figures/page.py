@@ -9,15 +9,17 @@ from edgeproof.analysis._figures import write_figure
 from edgeproof.experiments.figures.base import Drawing, PaperFigure
 
 FORMATS = ("png", "svg")
+# Small enough to live in a repository; the SVG beside it has no resolution.
+_DPI = 100
 
 
-def write_drawing(figure: PaperFigure, drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
-    """Write a picture under its nickname; nothing if there is nothing to see."""
+def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
+    """Write a picture; nothing if there is nothing to see."""
     if drawing.figure is None:
         return []
-    paths = [folder / f"{figure.nickname}.{form}" for form in forms]
+    paths = [folder / f"{drawing.stem}.{form}" for form in forms]
     for path in paths:
-        write_figure(drawing.figure, path)
+        write_figure(drawing.figure, path, dpi=_DPI)
     return paths
 
 
@@ -37,7 +39,7 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
     for figure, drawing in drawings:
         lines += ["", f"## {figure.title}", ""]
         if drawing.figure is not None:
-            picture = f"{folder}/{figure.nickname}"
+            picture = f"{folder}/{drawing.stem}"
             lines += [f"![{figure.title}]({picture}.png)", "", f"[SVG]({picture}.svg). {drawing.note}"]
         else:
             lines += [f"Not run yet. {drawing.note}"]
