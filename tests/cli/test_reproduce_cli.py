@@ -108,6 +108,7 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
         (["reproduce", "main", "--device", "tpux"], "expected a device of this machine"),
         (["reproduce", "main", "--store", "/proc/none"], "cannot write"),
         (["reproduce", "karate", "--out", "/proc/none"], "cannot write"),
+        (["reproduce", "karate", "--training", "adversarial"], "unknown training 'adversarial'"),
         (["reproduce", "karate", "--image", "pdf"], "expected png or svg, got 'pdf'"),
         (["reproduce", "karate", "--protocol", "strikt"], "unknown protocol 'strikt': did you mean 'strict'"),
         (["reproduce", "karate", "--log-dir", "/proc/none"], "cannot write"),
@@ -145,6 +146,7 @@ def test_figures_are_drawn_from_the_store(store: Store, tmp_path: Path) -> None:
     only = run("reproduce", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
     assert "3 jobs" in only
     assert "citeseer GPRGNN LRBCD as_released seed 5" in only
+    assert "1 jobs" in run("reproduce", "gamma", "--dry-run", "--seed", "5", "--training", "PRBCD", *options)
 
 
 def test_the_page_of_figures(store: Store, tmp_path: Path) -> None:

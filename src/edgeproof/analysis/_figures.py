@@ -43,11 +43,14 @@ def write_figure(figure: Figure, path: str | Path, *, dpi: int = 150) -> None:
 
 
 def _with_palette(path: Path) -> None:
-    """256 colours are more than these pictures have, but for the edges of letters, and take a third of the room."""
+    """256 colours are more than these pictures have, but for the edges of letters, and take a third of the room.
+
+    Maximal coverage keeps the rare ones, such as the lower end of a scale.
+    """
     from PIL import Image
 
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(256)
+        small = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE)
     small.save(path, format="png", optimize=True)
 
 

@@ -28,6 +28,7 @@ from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
+_TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
 DEFAULT_STORE = Path("results") / "experiments"
 
 
@@ -70,6 +71,9 @@ def reproduce(
     ] = "strict",
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
+    training: Annotated[
+        list[str] | None, typer.Option(help=f"Run only rows of this training, {', '.join(_TRAININGS)}; repeatable.")
+    ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
     engine: Annotated[str, typer.Option(help="'local', processes on this machine; or 'ray', a cluster.")] = "local",
@@ -96,6 +100,9 @@ def reproduce(
     for kind in image or []:
         if kind not in FORMATS:
             raise ValueError(f"expected png or svg, got {kind!r}")
+    for way in training or []:
+        if way not in _TRAININGS:
+            raise unknown_name("training", way, _TRAININGS)
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
     console, kept = Console(), Store(store)
@@ -121,6 +128,7 @@ def reproduce(
         for job in missing(chosen, kept, fast=fast)
         if (not dataset or job.recipe.row.dataset in dataset)
         and (not model or job.recipe.row.model in model)
+        and (not training or job.training in training)
         and (not seed or job.recipe.seed in seed)
     ]
     if dry_run:

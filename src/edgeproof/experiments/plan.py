@@ -24,10 +24,14 @@ class Job:
     measures: tuple[Measure, ...]
 
     @property
+    def training(self) -> str:
+        """``"regular"``, ``"self"``, or the attack that is trained against."""
+        return self.recipe.row.attack or ("self" if self.recipe.row.self_training else "regular")
+
+    @property
     def name(self) -> str:
         row = self.recipe.row
-        training = row.attack or ("self" if row.self_training else "regular")
-        return f"{row.dataset} {row.model} {training} {self.recipe.protocol} seed {self.recipe.seed}"
+        return f"{row.dataset} {row.model} {self.training} {self.recipe.protocol} seed {self.recipe.seed}"
 
 
 class Experiment(Protocol):

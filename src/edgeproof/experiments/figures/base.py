@@ -52,6 +52,10 @@ class Content(Protocol):
     def needs(self) -> tuple[Need, ...]:
         """What it is made from."""
 
+    @property
+    def over(self) -> str:
+        """How several seeds become one picture, such as ``"sum over"``."""
+
     def draw(self, found: Found) -> Figure:
         """A picture of what there is; parts without data are left empty and say so."""
 
@@ -146,9 +150,7 @@ class PaperFigure:
             "transductive splits" if settings == {"transductive"} else f"inductive splits, protocol {self.protocol}"
         )
         seeds = self.seeds[:1] if fast else self.seeds
-        over = (
-            f"mean and standard error over seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
-        )
+        over = f"{self.content.over} seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
         parts = [f"{splits}; {over}."]
         if there < wanted:
             parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing.")

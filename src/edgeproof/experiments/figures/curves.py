@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgeproof.analysis._figures import COLOURS, LINES, MARKERS, empty_figure
 from edgeproof.experiments.compare import Figure as Mean
@@ -54,6 +54,7 @@ class Curves:
 
     panels: tuple[Panel, ...]
     columns: int
+    over: ClassVar[str] = "mean and standard error over"
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -29,6 +29,7 @@ class Degrees:
     """
 
     row: Row
+    over: ClassVar[str] = "sum over"
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch_geometric.data import Data
@@ -26,6 +26,7 @@ class Diffusions:
     """
 
     trainings: tuple[tuple[str, Row], ...]
+    over: ClassVar[str] = "the first of"
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -32,6 +32,7 @@ class Learned:
     graphs: tuple[tuple[str, tuple[tuple[str, Row], ...]], ...]
     view: str
     columns: int
+    over: ClassVar[str] = "mean and standard error over"
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -45,6 +45,7 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
             lines += [f"Not run yet. {drawing.note}"]
         command = f"`edgeproof reproduce {figure.label}`"
         lines += ["", f"{command}: {drawing.there} of {drawing.wanted} measurements are there."]
-        if drawing.missing:
+        # Of a figure without any, all are.
+        if drawing.missing and drawing.there:
             lines += ["", "Missing:", "", *(f"- {one}" for one in drawing.missing)]
     return "\n".join(lines) + "\n"
