@@ -84,8 +84,11 @@ def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest
     deadline = time.monotonic() + 60
     while not list(store.root.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
+    # Its workers do not outlive it.
+    with pytest.raises(ProcessLookupError):
+        _call_for(30, process.pid)
     before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert before
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL, timeout=120)
@@ -94,6 +97,14 @@ def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest
     assert len(after) == 6
     # What was there is still there, untouched: nothing was run twice.
     assert before.items() <= after.items()
+
+
+def _call_for(seconds: float, group: int) -> None:
+    """Raises as soon as no process of the group is left."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        os.killpg(group, 0)
+        time.sleep(0.05)
 
 
 def _fails(job: Job, *_: object) -> None:
