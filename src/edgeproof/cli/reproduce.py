@@ -22,6 +22,7 @@ from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.figures.page import FORMATS
+from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 from edgeproof.splits import PROTOCOLS
@@ -37,7 +38,8 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Tables and figures by label, number (1, or fig1) or nickname; 'all' for all tables, 'figures' for these.",
+            help="Tables and figures by label, number (1, or fig1) or nickname; 'all' stands for all tables, 'figures' for "
+            "all figures.",
         ),
     ] = None,
     list_all: Annotated[
@@ -153,7 +155,9 @@ def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
     everything: list[Table | PaperFigure] = [*TABLES, *FIGURES]
     known = {name: [one] for one in everything for name in (one.label, one.nickname)}
     known |= {"all": list(TABLES), "figures": list(FIGURES)}
-    numbers = {str(table.number): [table] for table in TABLES} | {f"fig{one.number}": [one] for one in FIGURES}
+    numbers = {
+        str(one.number) if isinstance(one, Table) else f"fig{one.number}": [one] for one in everything if one.number
+    }
     found = [one for name in names for one in numbers.get(name) or look_up("table or figure", name, known)]
     return [replace(one, protocol=protocol) if isinstance(one, PaperFigure) else one for one in found]
 
@@ -178,7 +182,8 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
 
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
-    for kind, chosen, known in (("dataset", graphs, datasets.available()), ("model", names, models.available())):
+    here = [*datasets.available(), STAND_IN]
+    for kind, chosen, known in (("dataset", graphs, here), ("model", names, models.available())):
         for name in chosen or []:
             if name not in known:
                 raise unknown_name(kind, name, known)

@@ -30,6 +30,7 @@ _MODELS: dict[tuple[str, str], dict[str, Any]] = {
     ("GCN", "ogbn-arxiv"): {"hidden_channels": 256, "num_layers": 3},
     ("APPNP", "ogbn-arxiv"): {"hidden_channels": 256},
     ("GPRGNN", "ogbn-arxiv"): {"hidden_channels": 256},
+    ("MLP", "ogbn-arxiv"): {"hidden_channels": 256},
     ("GPRGNN", "csbm"): {"dropout": 0.5},
     ("GPRGNN", "squirrel"): {"hidden_channels": 128, "dropout": 0.5},
     ("GPRGNN", "wikics"): {"hidden_channels": 128},
