@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 
@@ -25,3 +26,10 @@ def fingerprint(tensors: Iterable[Tensor | None]) -> str:
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)};".encode())
         digest.update(tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def on_host(tensor: Tensor) -> Tensor:
+    """The tensor in main memory; from a GPU by way of pinned memory, which takes a small part of the time."""
+    if not tensor.is_cuda:
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from edgeproof.certificates import sampling
 from edgeproof.certificates.regions import Noise
-from edgeproof.certificates.sampling import Sampler, uniform
+from edgeproof.certificates.sampling import Sampler, one_by_one, uniform
 from edgeproof.propagation.adjacency import Pattern
 
 NOISES = [(0.01, 0.6), (0.3, 0.0), (0.0, 0.4), (0.5, 0.9)]
@@ -74,6 +74,14 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
     assert torch.equal(matrices, matrices.transpose(1, 2))
     assert bool((matrices.diagonal(dim1=1, dim2=2) == 0).all())
     assert set(matrices.unique().tolist()) <= {0.0, 1.0}
+
+
+def test_graphs_side_by_side_are_taken_apart(sbm: Data) -> None:
+    sampler = Sampler.of(sbm, Noise(0.05, 0.4), seed=3)
+    for number, alone in enumerate(one_by_one(sampler.draw(5, 4), 4)):
+        expected = sampler.draw(5 + number, 1)
+        torch.testing.assert_close(alone.dense(), expected.dense(), rtol=0, atol=0)
+        assert torch.equal(alone.pattern.diagonal, expected.pattern.diagonal)
 
 
 def test_a_sample_is_the_same_in_any_batch(sbm: Data) -> None:

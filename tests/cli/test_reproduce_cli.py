@@ -81,6 +81,9 @@ def test_a_dry_run_runs_nothing(store: Store) -> None:
     assert "9 jobs" in shown
     assert "citeseer GAT LRBCD strict seed 5" in shown
     assert "GPRGNN" not in shown
+    only = run("reproduce", "main", "--dry-run", "--training", "LRBCD", "--store", str(store.root), "--jobs", "2")
+    assert "citeseer GCN LRBCD strict seed 0" in only
+    assert " regular " not in only
     assert sorted(store.root.iterdir()) == before
 
 
@@ -102,6 +105,7 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     ("arguments", "problem"),
     [
         (["reproduce", "main", "--format", "pdf"], "expected one of csv, latex, markdown, got 'pdf'"),
+        (["reproduce", "main", "--training", "LRBDC"], "unknown training 'LRBDC': did you mean 'LRBCD'"),
         (["reproduce", "main", "--dataset", "citseer"], "unknown dataset 'citseer': did you mean 'citeseer'"),
         (["reproduce", "main", "--model", "GNC"], "unknown model 'GNC': did you mean 'GCN'"),
         (["reproduce", "main", "--engine", "rai"], "unknown engine 'rai': did you mean 'ray'"),

@@ -100,18 +100,21 @@ def draw_pairs(
 
 
 @triton.jit
-def fill_rows(u, v, upper, lower, col, n, slots, PART: tl.constexpr):
+def fill_rows(u, v, ahead, shift, lower, col, n, slots, PART: tl.constexpr):
     """Columns row by row, one sample per program, from pairs in ascending order.
 
-    ``lower[i]`` and ``upper[i]`` are where row i's next smaller and next larger neighbour go. A few pairs at a time: those of
-    the same row among them are told apart by their order, so the outcome does not depend on which thread is first.
+    The larger neighbours of a row follow each other in that order: ``ahead[i]`` pairs, over all samples, come before row i's
+    first, and a pair with so many before it goes to their number plus ``shift[i]``. ``lower[i]`` is where row i's next smaller
+    neighbour goes. Those come a few pairs at a time: pairs of the same row among them are told apart by their order, so the
+    outcome does not depend on which thread is first.
     """
     sample = tl.program_id(0).to(tl.int64)
     first_node = sample * n
     u += sample * slots
     v += sample * slots
-    upper += first_node
+    shift += first_node
     lower += first_node
+    seen = tl.load(ahead + first_node)
     here = tl.arange(0, PART)
     earlier = here[None, :] < here[:, None]
     for start in range(0, slots, PART):
@@ -119,14 +122,14 @@ def fill_rows(u, v, upper, lower, col, n, slots, PART: tl.constexpr):
         i = tl.load(u + e, mask=e < slots, other=-1)
         j = tl.load(v + e, mask=e < slots, other=-1)
         present = i >= 0
-        before_i = tl.sum((earlier & (i[None, :] == i[:, None])).to(tl.int32), axis=1)
+        rank = tl.cumsum(present.to(tl.int32), axis=0)
+        at_i = seen + rank - 1 + tl.load(shift + i, mask=present, other=0)
+        seen += tl.sum(present.to(tl.int32))
         before_j = tl.sum((earlier & (j[None, :] == j[:, None])).to(tl.int32), axis=1)
         # Volatile: other threads have changed them since.
-        at_i = tl.load(upper + i, mask=present, other=0, volatile=True) + before_i
         at_j = tl.load(lower + j, mask=present, other=0, volatile=True) + before_j
         tl.store(col + at_i, first_node + j, mask=present)
         tl.store(col + at_j, first_node + i, mask=present)
         tl.debug_barrier()
-        tl.atomic_add(upper + i, 1, mask=present)
         tl.atomic_add(lower + j, 1, mask=present)
         tl.debug_barrier()

@@ -7,7 +7,9 @@ geometric: the cost of a sample grows with the pairs that it adds, not with all 
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._tensors import on_host
 from edgeproof.certificates import _compiled_sampling as compiled
 from edgeproof.certificates._compiled_sampling import EDGES, FIRST, SECOND, STEP
 from edgeproof.certificates.regions import Noise
@@ -28,6 +31,9 @@ try:
     from edgeproof.certificates import _triton_sampling as programs
 except ImportError:
     triton = None
+
+# Pairs that a program of the GPU puts into rows at a time, and the warps that do it.
+_PART, _WARPS = 64, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +141,36 @@ class Sampler:
             rowptr = torch.zeros(count * n + 1, dtype=torch.long, device=device)
             torch.cumsum(length, dim=0, out=rowptr[1:])
             # The host waits once, for all three.
-            entries, longest, reached = torch.stack([rowptr[-1], length.amax(), last.amin()]).tolist()
+            entries, longest, reached = on_host(torch.stack([rowptr[-1], length.amax(), last.amin()])).tolist()
             if not gaps or reached >= total:
                 break
             gaps *= 2
         diagonal = rowptr[:-1] + lower
         col = torch.empty(entries, dtype=torch.long, device=device)
         col[diagonal] = torch.arange(count * n, device=device)
-        programs.fill_rows[(count,)](u, v, diagonal + 1, rowptr[:-1].clone(), col, n, gaps + edges, PART=128)
+        ahead = upper.cumsum(0) - upper
+        programs.fill_rows[(count,)](
+            *(u, v, ahead, diagonal + 1 - ahead, rowptr[:-1].clone(), col, n, gaps + edges),
+            PART=_PART,
+            num_warps=_WARPS,
+        )
         return Pattern(rowptr, col, diagonal, longest)
+
+
+def one_by_one(graphs: Adjacency, count: int) -> Iterator[Adjacency]:
+    """Graphs that stand side by side, each alone."""
+    pattern = graphs.pattern
+    n = pattern.num_nodes // count
+    starts = on_host(pattern.rowptr[::n]).tolist()
+    for number, (start, end) in enumerate(itertools.pairwise(starts)):
+        first = number * n
+        alone = Pattern(
+            pattern.rowptr[first : first + n + 1] - start,
+            pattern.col[start:end] - first,
+            pattern.diagonal[first : first + n] - start,
+            pattern.longest,
+        )
+        yield Adjacency(alone, graphs.weight[start:end], graphs.symmetric, graphs.rule)
 
 
 def uniform(seed: int, sample: Tensor, draw: Tensor) -> Tensor:

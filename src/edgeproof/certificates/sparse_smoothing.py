@@ -16,10 +16,10 @@ from torch_geometric.data import Data
 from edgeproof._files import check_writable
 from edgeproof._modes import evaluating
 from edgeproof._progress import progress_bar
-from edgeproof._tensors import fingerprint
+from edgeproof._tensors import fingerprint, on_host
 from edgeproof.certificates.certificate import Certificate
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
-from edgeproof.certificates.sampling import Sampler
+from edgeproof.certificates.sampling import Sampler, one_by_one
 from edgeproof.certificates.votes import Votes, check_same_run
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models.base import GraphModel
@@ -33,6 +33,8 @@ _CHOOSING = 1 << 48
 _SHARE_OF_GPU, _ON_CPU = 0.5, 1 << 28
 # How far logits of a graph alone and among others may differ, relative to the largest.
 _SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
+# Graphs that are drawn at a time where the model sees them one by one.
+_ALONE = 64
 # Seconds between two writes of the votes.
 _SECONDS = 30.0
 
@@ -239,7 +241,10 @@ class _Electorate:
         if isinstance(model, Diffusing):
             with evaluating(model), torch.no_grad():
                 self.encoded = model.encode(data.x)
+        self.side_by_side = not isinstance(model, GraphModel) or model.side_by_side
         self.batch = self._batch_size(memory)
+        # One graph alone leaves nothing to tell apart; where answers would mix, graphs are drawn together all the same.
+        self.side_by_side = self.side_by_side and (self.batch == 1 or self._keeps_apart())
 
     def continue_with(self, votes: Votes, choosing: int, bounding: int, classes: int) -> Iterator[Votes]:
         """Votes with more and more samples, until there are as many as wanted of each kind."""
@@ -265,9 +270,11 @@ class _Electorate:
         """How often each class is answered at each node."""
         logits = self._logits(self.sampler.draw(first, count, self.data.x.dtype), count)
         answers = logits.view(count, -1, classes)[:, self.nodes].argmax(dim=2)
-        return (answers[:, :, None] == torch.arange(classes, device=answers.device)).sum(dim=0).cpu()
+        return on_host((answers[:, :, None] == torch.arange(classes, device=answers.device)).sum(dim=0))
 
     def _logits(self, graphs: Adjacency, count: int) -> Tensor:
+        if not self.side_by_side and count > 1:
+            return torch.cat([self._logits(graph, 1) for graph in one_by_one(graphs, count)])
         with evaluating(self.model), torch.no_grad():
             if self.encoded is not None:
                 assert isinstance(self.model, Diffusing)
@@ -278,10 +285,7 @@ class _Electorate:
             return logits
 
     def _batch_size(self, memory: float | None) -> int:
-        """As many graphs as fit: one is tried, and what it takes is counted. One at a time if they would not be kept apart."""
-        if isinstance(self.model, GraphModel) and not self.model.side_by_side:
-            # Many as one would take longer than one after the other.
-            return 1
+        """As many graphs as fit: one is tried, and what it takes is counted."""
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
         # Columns, rows, weights before and after normalisation; hidden states of a few steps, or features and what follows.
         states, steps = (self.data.x, 3) if self.encoded is None else (self.encoded, 16)
@@ -292,8 +296,7 @@ class _Electorate:
             free = _SHARE_OF_GPU * torch.cuda.mem_get_info(self.data.x.device)[0]
         else:
             free = _ON_CPU
-        fitting = max(1, min(4096, int(free / size)))
-        return fitting if fitting == 1 or self._keeps_apart() else 1
+        return max(1, min(4096 if self.side_by_side else _ALONE, int(free / size)))
 
     def _keeps_apart(self) -> bool:
         """Whether two graphs side by side get the logits that each gets alone: a norm over all nodes would mix them."""

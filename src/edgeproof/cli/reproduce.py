@@ -23,13 +23,12 @@ from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.figures.page import FORMATS
 from edgeproof.experiments.paper import STAND_IN
-from edgeproof.experiments.plan import measures
+from edgeproof.experiments.plan import TRAININGS, measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
-_TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
 DEFAULT_STORE = Path("results") / "experiments"
 
 
@@ -74,7 +73,8 @@ def reproduce(
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
     training: Annotated[
-        list[str] | None, typer.Option(help=f"Run only rows of this training, {', '.join(_TRAININGS)}; repeatable.")
+        list[str] | None,
+        typer.Option(help=f"Run only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
@@ -97,16 +97,13 @@ def reproduce(
     edgeproof reproduce fig:karate --out figures
     """
     check_names(dataset, model)
+    _check_known("training", training, TRAININGS)
     if form is not None:
         check_format(form)
     for kind in image or []:
         if kind not in FORMATS:
             raise ValueError(f"expected png or svg, got {kind!r}")
-    for way in training or []:
-        if way not in _TRAININGS:
-            raise unknown_name("training", way, _TRAININGS)
-    if protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
+    _check_known("protocol", [protocol], PROTOCOLS)
     console, kept = Console(), Store(store)
     if page_path is not None:
         check_writable(page_path)
@@ -182,11 +179,14 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
 
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
-    here = [*datasets.available(), STAND_IN]
-    for kind, chosen, known in (("dataset", graphs, here), ("model", names, models.available())):
-        for name in chosen or []:
-            if name not in known:
-                raise unknown_name(kind, name, known)
+    _check_known("dataset", graphs, [*datasets.available(), STAND_IN])
+    _check_known("model", names, models.available())
+
+
+def _check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> None:
+    for name in chosen or []:
+        if name not in known:
+            raise unknown_name(kind, name, list(known))
 
 
 def _engine(

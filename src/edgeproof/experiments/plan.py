@@ -10,6 +10,8 @@ from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
 
+TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -25,8 +27,9 @@ class Job:
 
     @property
     def training(self) -> str:
-        """``"regular"``, ``"self"``, or the attack that is trained against."""
-        return self.recipe.row.attack or ("self" if self.recipe.row.self_training else "regular")
+        """How the model is trained: one of :data:`TRAININGS`."""
+        row = self.recipe.row
+        return row.attack or ("self" if row.self_training else "regular")
 
     @property
     def name(self) -> str:

@@ -104,7 +104,9 @@ class _Inverse(torch.autograd.Function):
         ctx: Any, weight: Tensor, adjacency: Adjacency, alpha: float, k: int, call: Call | None, _: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         dense = adjacency.with_weight(weight).dense()
-        pi = torch.linalg.inv(torch.eye(len(dense), dtype=dense.dtype, device=dense.device) - (1 - alpha) * dense)
+        system = torch.eye(len(dense), dtype=dense.dtype, device=dense.device) - (1 - alpha) * dense
+        # With no eigenvalue of the adjacency beyond 1 it is positive definite where it is symmetric, and half the work.
+        pi = torch.cholesky_inverse(torch.linalg.cholesky(system)) if adjacency.symmetric else torch.linalg.inv(system)
         pi *= alpha
         values, index = _largest(pi, k)
         ctx.save_for_backward(pi, index)

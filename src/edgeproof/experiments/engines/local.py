@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
@@ -58,7 +57,9 @@ class LocalEngine:
         while waiting:
             killed: list[Job] = []
             # Spawned, because CUDA does not survive a fork.
-            with ProcessPoolExecutor(self.processes, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
+            with ProcessPoolExecutor(
+                self.processes, mp_context=get_context("spawn"), initializer=end_with_parent
+            ) as pool:
                 how = (store.root, self.device, self.threads, command, self.log_dir)
                 futures = {pool.submit(_work_into, job, *how): job for job in waiting}
                 try:
@@ -87,23 +88,24 @@ class LocalEngine:
         raise_if_failed(failures, len(jobs))
 
 
+def end_with_parent() -> None:
+    """Whoever started this process may be killed without a chance to stop it: then it stops by itself."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def _work_into(job: Job, root: Path, device: str, threads: int, command: str, log_dir: Path | None) -> None:
     store = Store(root)
     # What an earlier attempt found need not be found again.
     left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
     for product in work(left, known_model(job, store), device, threads, command):
         keep(product, store, log_dir)
-
-
-def _end_with(driver: int) -> None:
-    """A worker whose driver was killed would wait for work forever, and keep a GPU's memory: it ends as well."""
-
-    def watch() -> None:
-        while os.getppid() == driver:
-            time.sleep(1)
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 def _bearable(device: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgeproof._tensors import on_host
 from edgeproof.propagation.kernels import numba_cpu, reference
 
 try:
@@ -165,7 +166,7 @@ def take_above(
     everything = (least <= 0).long()[:, None]
     # All in one piece: the host waits once.
     parts = (report, everything, keys, ends, local.expand(rows, -1))
-    report, everything, keys, ends, room = _to_host(torch.cat(parts, dim=1)).split(
+    report, everything, keys, ends, room = on_host(torch.cat(parts, dim=1)).split(
         [part.size(1) for part in parts], dim=1
     )
     reference.check_finite(not report[:, 1].any())
@@ -200,13 +201,6 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
     status, _, odd, _, _ = state.tolist()
     reference.check_finite(not odd)
     return taken if status == greedy.DONE.value else None
-
-
-def _to_host(tensor: Tensor) -> Tensor:
-    if not tensor.is_cuda:
-        return tensor
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return host.copy_(tensor)
 
 
 def _sizes(channels: int) -> dict[str, int]:
