@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from edgeproof.attacks import LRBCD, PRBCD
-from edgeproof.experiments import FIGURES, TABLES, PaperFigure, Record, Store, find, find_figure, missing
+from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Record, Store, find, find_figure, missing
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Row
 from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.work import keep, work
+from edgeproof.experiments.work import keep, read_off, work
 
 PAPER = {
     "fig:starplot",
@@ -188,6 +188,21 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     assert folders[0].name.startswith("karate-GPRGNN-LRBCD-0.2-strict-0-")
     events = accumulator.EventAccumulator(str(folders[0])).Reload()
     assert len(events.Scalars("accuracy/clean_val")) == 70
+
+
+def test_what_training_wrote_down_needs_no_model(store: Store) -> None:
+    recipe = Recipe(Row("inductive", "csbm", "GPRGNN", False, None, None), 0, fast=True)
+    job = Job(recipe, (Measure(recipe, "filter"), Measure(recipe, "clean")))
+    assert list(read_off(job, store, "a test")) == []
+    product, filtered, _ = work(job, None, "cpu", 1, "a test")
+    store.put(product.record)
+    (again,) = read_off(job, store, "a test")
+    assert again.record.identity == filtered.record.identity
+    assert again.record.values["gamma"] == pytest.approx(filtered.record.values["gamma"])
+    assert again.record.values["density"] == filtered.record.values["density"]
+    # Of other models nothing is written down.
+    other = Recipe(Row("inductive", "csbm", "GCN", False, None, None), 0, fast=True)
+    assert list(read_off(Job(other, (Measure(other, "filter"),)), store, "a test")) == []
 
 
 def test_filters_and_degrees_are_measured_for_real() -> None:

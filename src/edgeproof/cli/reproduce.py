@@ -25,6 +25,7 @@ from edgeproof.experiments.figures.page import FORMATS
 from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import TRAININGS, measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
+from edgeproof.experiments.work import keep, read_off
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
 
@@ -211,6 +212,7 @@ def _engine(
 
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:
     command = "edgeproof " + " ".join(sys.argv[1:])
+    todo = _without_models(todo, store, command)
     done = 0
     with progress_bar("jobs", len(todo), show=True) as advance:
 
@@ -223,6 +225,17 @@ def _run(engine: Engine, todo: list[Job], store: Store) -> None:
             engine.run(todo, store, command, report)
         except KeyboardInterrupt:
             raise typer.Exit(_interrupted(done, len(todo), store)) from None
+
+
+def _without_models(todo: list[Job], store: Store, command: str) -> list[Job]:
+    """Do at once what needs no model; what is left of the jobs."""
+    left = []
+    for job in todo:
+        for product in read_off(job, store, command):
+            keep(product, store)
+        rest = tuple(measure for measure in job.measures if store.get(measure.identity) is None)
+        left += [Job(job.recipe, rest)] if rest else []
+    return left
 
 
 def _interrupted(done: int, total: int, store: Store) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from edgeproof.analysis import attacked_degrees, coefficients, diffusion, spectrum
+from edgeproof.analysis import Coefficients, attacked_degrees, coefficients, diffusion, spectrum
 from edgeproof.attacks import AttackResult
 from edgeproof.models import GraphModel
 
@@ -17,7 +17,7 @@ from edgeproof.models import GraphModel
 BINS = 41
 
 
-def filter_of(model: GraphModel, graph: Data) -> dict[str, Any]:
+def filter_of(model: GraphModel | Coefficients, graph: Data) -> dict[str, Any]:
     """A model's learned coefficients, and how frequent each frequency is in the graph that it answers."""
     found = coefficients(model)
     seen = spectrum(found, graph)
@@ -29,7 +29,7 @@ def filter_of(model: GraphModel, graph: Data) -> dict[str, Any]:
     }
 
 
-def diffusion_of(model: GraphModel, graph: Data) -> dict[str, Any]:
+def diffusion_of(model: GraphModel | Coefficients, graph: Data) -> dict[str, Any]:
     """How strongly nodes of a small graph hear each other, and the graph itself, so that it can be drawn from this alone."""
     return {
         "matrix": [[round(entry, 5) for entry in row] for row in diffusion(model, graph).tolist()],

@@ -15,6 +15,8 @@ from torch_geometric.data import Data
 
 from edgeproof import serialization
 from edgeproof._files import replacing
+from edgeproof.analysis import Coefficients
+from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
@@ -78,6 +80,28 @@ def measured(measure: Measure, data: Data, model: bytes, device: str, threads: i
         seconds = round(time.perf_counter() - start, 2)
     notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen}
     return Product(Record(measure.identity, found, command, describe_environment(device), seconds, notes))
+
+
+def read_off(job: Job, store: Store, command: str) -> Iterator[Product]:
+    """What needs no model: a diffusion that GPRGNN has learned is in the record of its training.
+
+    Args:
+        job: what is wanted of a model.
+        store: where the record of its training may be.
+        command: what to write down as having made it.
+    """
+    record = store.get(job.recipe.identity)
+    wanted = [measure for measure in job.measures if measure.kind in ("filter", "diffusion")]
+    if record is None or "gamma" not in record.notes or job.recipe.row.model != "GPRGNN" or not wanted:
+        return
+    learned = Coefficients.of(record.notes["gamma"], self_loops=True, model="GPRGNN")
+    graph = job.recipe.data()
+    for measure in wanted:
+        start = time.perf_counter()
+        found = filter_of(learned, graph) if measure.kind == "filter" else diffusion_of(learned, graph)
+        seconds = round(time.perf_counter() - start, 2)
+        notes = {"from": "the coefficients in the record of the training", "training": record.key}
+        yield Product(Record(measure.identity, found, command, describe_environment("cpu"), seconds, notes))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ class PaperFigure:
                 some = f" ({len(records)} of {len(measures)} seeds)" if records else ""
                 missing.setdefault(need.row, []).append(f"{need.kind}{some}")
         there, wanted = sum(map(len, values.values())), len(self.measures(fast=fast))
-        note = self._note(there, wanted, fast)
+        note = f"{self._note(there, wanted, fast)} {self._best_epochs(store, fast)}".strip()
         words = tuple(
             f"{row.dataset} {row.model}, {training_of(row)}: {', '.join(kinds)}" for row, kinds in missing.items()
         )
@@ -143,6 +144,14 @@ class PaperFigure:
         protocol = self.protocol if self.protocol in protocols_of(need.row) else "strict"
         seeds = self.seeds[:1] if fast else self.seeds
         return [Measure(Recipe(need.row, seed, protocol, fast), need.kind) for seed in seeds]
+
+    def _best_epochs(self, store: Store, fast: bool) -> str:
+        """When trainings were at their best, as far as that is written down: early stopping ends some near the start."""
+        recipes = dict.fromkeys(measure.recipe for measure in self.measures(fast=fast))
+        records = [record for record in (store.get(recipe.identity) for recipe in recipes) if record is not None]
+        best = sorted(record.values["best_epoch"] for record in records)
+        known = "" if len(best) == len(recipes) else f" (written down for {len(best)} of {len(recipes)} trainings)"
+        return f"Best epochs: {best[0]} to {best[-1]}, median {statistics.median_low(best)}{known}." if best else ""
 
     def _note(self, there: int, wanted: int, fast: bool) -> str:
         settings = {need.row.setting for need in self.content.needs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -97,7 +98,8 @@ def _draw(axes: Axes, curve: Curve, number: int, found: Found) -> Any:
     return axes.errorbar(
         [100 * epsilon for epsilon in sorted(at)],
         [at[epsilon].mean for epsilon in sorted(at)],
-        yerr=[at[epsilon].error for epsilon in sorted(at)],
+        # A single seed says nothing about its error.
+        yerr=[at[epsilon].error if len(at[epsilon].values) > 1 else math.nan for epsilon in sorted(at)],
         color=colour,
         linestyle=line,
         marker=MARKERS[number % len(MARKERS)],

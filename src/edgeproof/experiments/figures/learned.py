@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,6 +57,7 @@ class Learned:
             shown |= panel(axes, there, len(trainings))
             if not there:
                 axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="0.5")
+                axes.set(xticks=[], yticks=[])
         figure.legend(list(shown.values()), list(shown), loc="outside right center", frameon=False)
         return figure
 
@@ -107,21 +109,23 @@ def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
         axes.fill_between(
             frequency.numpy(), (mean - error).numpy(), (mean + error).numpy(), color=colour, alpha=0.2, linewidth=0
         )
-        if "frequencies of the graph" not in shown:
-            below = axes.inset_axes((0, -0.02, 1, 0.2), sharex=axes, zorder=-1)
-            below.axis("off")
-            centres = (torch.arange(density.numel()) + 0.5) * width
-            bars = below.bar(centres.numpy(), density.numpy(), width=width, color="0.8")
-            shown["frequencies of the graph"] = bars
-    axes.patch.set_visible(False)
     zero_line(axes)
+    if there:
+        low, high = axes.get_ylim()
+        axes.set_ylim(bottom=low - 0.2 * (high - low))
+        below = axes.inset_axes((0, 0, 1, 0.15), sharex=axes, zorder=-1)
+        below.axis("off")
+        centres = (torch.arange(density.numel()) + 0.5) * width
+        shown["frequencies of the graph"] = below.bar(centres.numpy(), density.numpy(), width=width, color="0.8")
+        axes.set_xlim(0, float(frequency[-1]))
+    axes.patch.set_visible(False)
     axes.set_xlabel(r"frequency $\lambda$ of the graph with self-loops")
     axes.set_ylabel(r"response $g(\lambda)$, largest 1")
     return shown
 
 
 def _error(values: torch.Tensor) -> torch.Tensor:
-    """Standard error over the first dimension; 0 for a single one."""
+    """Standard error over the first dimension; of a single one there is none."""
     if values.size(0) == 1:
-        return torch.zeros_like(values[0])
+        return torch.full_like(values[0], math.nan)
     return values.std(dim=0).div(values.size(0) ** 0.5)
