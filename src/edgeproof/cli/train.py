@@ -26,9 +26,9 @@ from edgeproof.result import Result, describe_environment, describe_model, descr
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
 from edgeproof.training.adversarial import check_warm_start, make_threat
+from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
-from edgeproof.training.self_training import label_files
 
 
 def train(
@@ -195,7 +195,7 @@ def train(
         Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
     except KeyboardInterrupt:
-        if checkpoint.exists() or label_files(checkpoint):
+        if checkpoint.exists() or files_beside(checkpoint):
             message = f"interrupted; the same command goes on from {checkpoint}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
