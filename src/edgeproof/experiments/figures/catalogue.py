@@ -171,7 +171,8 @@ FIGURES = (
         caveat=_RANDOM,
     ),
     PaperFigure(
-        "fig:app_comparison_att", 14, "attacks", "Cora-ML: PR-BCD and LR-BCD on self-trained models", _attacks()
+        *("fig:app_comparison_att", 14, "attacks", "Cora-ML: PR-BCD and LR-BCD on self-trained models", _attacks()),
+        caveat="LR-BCD with and without local budgets has one learning rate, 100, not scaled by the budget.",
     ),
     *(
         PaperFigure(
