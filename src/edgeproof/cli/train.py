@@ -22,6 +22,7 @@ from edgeproof._names import look_up, unknown_name
 from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, parse_settings
 from edgeproof.cli._target import Count, Local
 from edgeproof.evaluation import clean_scores
+from edgeproof.report import describe_filter
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
@@ -204,7 +205,7 @@ def train(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=dataset,
         split=describe_split(parts),
-        model=describe_model(network),
+        model={**describe_model(network), **describe_filter(network, parts.test.data)},
         training=history.summary(),
         seed=seed,
         scores=clean_scores(network, parts),
