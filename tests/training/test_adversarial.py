@@ -375,6 +375,8 @@ def test_a_preset_may_have_an_attack_of_its_own(split: Split) -> None:
         ({"warm_start": True, "attack": ep.attacks.DICE(), "epsilon": 0.1}, "expected warm_start only with"),
         ({"averaging": 1.0}, "expected 0 <= averaging < 1"),
         ({"warm_start": 1}, "expected warm_start to be True or False"),
+        ({"warmup_apart": 1}, "expected warmup_apart to be True or False"),
+        ({"warmup_apart": True, "warmup_epochs": 0}, "expected warmup_epochs >= 1 with warmup_apart, got 0"),
         ({"min_epochs": 3000}, "expected min_epochs < max_epochs"),
         ({"label_models": 0}, "expected label_models to be a whole number >= 1"),
         ({"seed": 1 << 40}, "expected seed < 4294967296"),
@@ -464,6 +466,33 @@ def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
     assert not torch.equal(lasting.find(1, 1.0, watch), lasting.find(2, 1.0, watch))
 
 
+def test_a_warm_up_apart_is_two_runs(split: Split) -> None:
+    """By hand: a short clean run on labelled nodes, and one without warm-up from where it ended."""
+    options: dict[str, Any] = {"max_epochs": 6, "patience": 6, "progress": False}
+    whole, parts = build(), build()
+    labels = ep.training.pseudo_labels(build(), split, **SHORT)
+    history = ep.train(
+        whole,
+        split,
+        warmup_apart=True,
+        warmup_epochs=3,
+        self_training=labels,
+        label_weight_decay=0.1,
+        **AGAINST,
+        **options,
+    )
+    ep.train(
+        parts,
+        split,
+        **{**options, "loss": "cross_entropy", "weight_decay": 0.1, "warmup_epochs": 0, "max_epochs": 3, "patience": 3},
+    )
+    second = ep.train(parts, split, warmup_epochs=0, self_training=labels, label_weight_decay=0.1, **AGAINST, **options)
+    assert same_state(whole, parts)
+    assert history.epochs == second.epochs
+    assert history.config.warmup_apart
+    assert history.config.warmup_epochs == 3
+
+
 # Going on after an end.
 
 
@@ -471,8 +500,9 @@ def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
 def test_an_interrupted_run_goes_on_to_the_same_end(
     epoch: int, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With everything that has a state of its own: pseudo-labels, averaging, a warm start."""
+    """With everything that has a state of its own: pseudo-labels, a warm-up, averaging, a warm start."""
     options: dict[str, Any] = {**AGAINST, **SHORT, "self_training": True, "warm_start": True, "averaging": 0.9}
+    options["warmup_apart"] = epoch == 3
     path = tmp_path / "run.checkpoint"
     whole, resumed = build(), build()
     expected = ep.train(whole, split, **options)

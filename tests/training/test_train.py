@@ -250,6 +250,7 @@ def test_defaults_are_the_papers() -> None:
         lr=1e-2,
         weight_decay=1e-3,
         warmup_epochs=10,
+        warmup_apart=False,
         max_epochs=3000,
         min_epochs=0,
         patience=200,

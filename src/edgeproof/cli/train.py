@@ -6,6 +6,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, cast
@@ -18,7 +19,7 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
-from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
+from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, parse_settings
 from edgeproof.cli._target import Count, Local
 from edgeproof.evaluation import clean_scores
 from edgeproof.report import describe_filter
@@ -26,9 +27,9 @@ from edgeproof.result import Result, describe_environment, describe_model, descr
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
 from edgeproof.training.adversarial import check_warm_start, make_threat
+from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
-from edgeproof.training.self_training import label_files
 
 
 def train(
@@ -110,6 +111,7 @@ def train(
             f"Known: {', '.join(entry.name for entry in fields(TrainConfig))}.",
         ),
     ] = None,
+    log_dir: LogDir = None,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -164,12 +166,13 @@ def train(
     check_warm_start(chosen.config.warm_start, make_threat(against, epsilon, local, count, chosen.threat))
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
+    log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
     parts = splitter(graph).to(place)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), log or nullcontext():
             # Shown below, and kept in the result.
             warnings.simplefilter("ignore", LabelWarning)
             history = ep.train(
@@ -183,6 +186,7 @@ def train(
                 preset=preset,
                 checkpoint=checkpoint,
                 progress=not quiet,
+                observe=log,
                 **given,
             )
     except FloatingPointError:
@@ -192,7 +196,7 @@ def train(
         Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
     except KeyboardInterrupt:
-        if checkpoint.exists() or label_files(checkpoint):
+        if checkpoint.exists() or files_beside(checkpoint):
             message = f"interrupted; the same command goes on from {checkpoint}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise

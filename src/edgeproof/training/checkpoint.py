@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,14 @@ def _set_random_states(model: nn.Module, states: dict[str, Tensor]) -> None:
     device = next(model.parameters()).device
     if device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def beside(checkpoint: Path, part: str) -> Path:
+    """Where the state of a run is kept that comes before the one of this checkpoint."""
+    return checkpoint.with_name(f"{checkpoint.name}.{part}")
+
+
+def files_beside(checkpoint: Path) -> list[Path]:
+    """All that was kept :func:`beside` a checkpoint."""
+    name = glob.escape(checkpoint.name)
+    return sorted(path for part in ("labels*", "warmup") for path in checkpoint.parent.glob(f"{name}.{part}"))

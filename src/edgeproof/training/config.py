@@ -21,6 +21,9 @@ class TrainConfig:
         lr: Adam's learning rate.
         weight_decay: Adam's weight decay.
         warmup_epochs: clean epochs with cross-entropy before the main loop.
+        warmup_apart: whether the warm-up is a run of its own: on the labelled nodes alone, with the weight decay of label
+            models, left at its best epoch, and with an optimizer of which the main loop knows nothing. Otherwise the main loop
+            goes on where it was, on the same nodes and labels and with the same optimizer.
         max_epochs: most epochs of the main loop.
         min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience.
         patience: epochs without a better validation loss after which training stops.
@@ -42,6 +45,7 @@ class TrainConfig:
     lr: float = 1e-2
     weight_decay: float = 1e-3
     warmup_epochs: int = 10
+    warmup_apart: bool = False
     max_epochs: int = 3000
     min_epochs: int = 0
     patience: int = 200
@@ -78,8 +82,11 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
-        if not isinstance(self.warm_start, bool):
-            raise ValueError(f"expected warm_start to be True or False, got {self.warm_start!r}")
+        for name in ("warm_start", "warmup_apart"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"expected {name} to be True or False, got {getattr(self, name)!r}")
+        if self.warmup_apart and not self.warmup_epochs:
+            raise ValueError("expected warmup_epochs >= 1 with warmup_apart, got 0")
         if self.seed >= _MOST_SEEDS:
             raise ValueError(f"expected seed < {_MOST_SEEDS}, got {self.seed}")
         if self.min_epochs >= self.max_epochs:
@@ -93,6 +100,7 @@ class TrainSettings(TypedDict, total=False):
     lr: float
     weight_decay: float
     warmup_epochs: int
+    warmup_apart: bool
     max_epochs: int
     min_epochs: int
     patience: int

@@ -15,11 +15,13 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_warm_start, make_threat
+from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
-from edgeproof.training.history import History
+from edgeproof.training.history import History, Observer
 from edgeproof.training.loop import fit
 from edgeproof.training.presets import configure
-from edgeproof.training.self_training import PseudoLabels, check_unlabeled, label_files, vote
+from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
+from edgeproof.training.warm_up import warm_up
 
 
 def train(
@@ -35,6 +37,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
+    observe: Observer | None = None,
     **settings: Unpack[TrainSettings],
 ) -> History:
     """Train ``model`` on ``split.train``, and leave it at its best epoch.
@@ -62,6 +65,8 @@ def train(
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
+        observe: called with every :class:`Epoch` of the model itself, not of those that label, as soon as it is over; for
+            example a :class:`~edgeproof.training.TensorBoardLog`.
         settings: what differs from the preset; see :class:`TrainConfig`.
 
     Returns:
@@ -106,18 +111,22 @@ def train(
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
+    follows = config
+    if config.warmup_apart:
+        follows = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     history = fit(
         model,
         split,
-        config,
+        follows,
         nodes=nodes,
         labels=labels,
         threat=threat,
         checkpoint=file,
         checkpoint_every=checkpoint_every,
         show=progress,
+        observe=observe,
     )
-    return replace(history, pseudo_labels=known)
+    return replace(history, config=config, pseudo_labels=known)
 
 
 def pseudo_labels(
@@ -158,7 +167,7 @@ def pseudo_labels(
 def remove_checkpoints(checkpoint: str | Path) -> None:
     """Remove what a finished run has left beside its result."""
     file = Path(checkpoint)
-    for path in (file, *label_files(file)):
+    for path in (file, *files_beside(file)):
         path.unlink(missing_ok=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import glob
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from edgeproof import losses
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
+from edgeproof.training.checkpoint import beside
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import History
 from edgeproof.training.loop import fit
@@ -78,6 +78,7 @@ def vote(
         loss="cross_entropy",
         weight_decay=config.label_weight_decay,
         warmup_epochs=0,
+        warmup_apart=False,
         averaging=0.0,
         warm_start=False,
     )
@@ -94,7 +95,7 @@ def vote(
                 nodes=known,
                 labels=truth[known],
                 threat=None,
-                checkpoint=None if checkpoint is None else _label_file(checkpoint, index),
+                checkpoint=None if checkpoint is None else beside(checkpoint, f"labels{index}"),
                 checkpoint_every=checkpoint_every,
                 show=show,
             )
@@ -132,15 +133,6 @@ def check_unlabeled(split: Split) -> None:
     """Raise unless there are nodes to label."""
     if not split.train.unlabeled.numel():
         raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
-
-
-def label_files(checkpoint: Path) -> list[Path]:
-    """Where the state of label models' runs was kept, beside that of the final model's."""
-    return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.labels*"))
-
-
-def _label_file(checkpoint: Path, index: int) -> Path:
-    return checkpoint.with_name(f"{checkpoint.name}.labels{index}")
 
 
 def another(model: nn.Module, seed: int) -> nn.Module:

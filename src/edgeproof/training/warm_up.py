@@ -1,0 +1,57 @@
+"""A warm-up that is a run of its own, as in the paper's released scripts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from edgeproof.splits import Split
+from edgeproof.training.checkpoint import beside
+from edgeproof.training.config import TrainConfig
+from edgeproof.training.loop import fit
+
+
+def warm_up(
+    model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
+) -> TrainConfig:
+    """Train on the labelled nodes for a few epochs, and leave the model at the best of them.
+
+    Args:
+        model: what to train.
+        split: its labelled nodes and its validation nodes.
+        config: of the whole run.
+        checkpoint: keeps the run that follows; this one is kept beside it.
+        checkpoint_every: epochs between two checkpoints.
+        show: whether to draw a progress bar.
+
+    Returns:
+        The settings of what follows, which has no warm-up any more.
+    """
+    alone = replace(
+        config,
+        loss="cross_entropy",
+        weight_decay=config.label_weight_decay,
+        warmup_epochs=0,
+        warmup_apart=False,
+        max_epochs=config.warmup_epochs,
+        min_epochs=0,
+        patience=config.warmup_epochs,
+        validate_every=1,
+        averaging=0.0,
+        warm_start=False,
+    )
+    nodes = split.train.nodes
+    fit(
+        model,
+        split,
+        alone,
+        nodes=nodes,
+        labels=split.train.data.y[nodes],
+        threat=None,
+        checkpoint=None if checkpoint is None else beside(checkpoint, "warmup"),
+        checkpoint_every=checkpoint_every,
+        show=show,
+    )
+    return replace(config, warmup_epochs=0, warmup_apart=False)
