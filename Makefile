@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: help demo test test-slow lint types docs clean-accuracy clean
 
 help:
-	@echo "make demo            train two models on a small generated graph and compare them"
+	@echo "make demo            train, attack and certify four models on a small generated graph; writes report.html"
 	@echo "make test            lint, types and the test suite"
 	@echo "make test-slow       the paper-scale tests (real data, many minutes)"
 	@echo "make docs            the documentation site, into site/; open site/index.html"

@@ -39,7 +39,9 @@ def test_scores_are_found_by_what_they_measure(result: Result) -> None:
 def test_descriptions_say_what_was_run(split: Split) -> None:
     assert describe_split(split)["train"] == 40
     assert describe_model(ep.models.MLP(5, 3, hidden_channels=2))["parameters"] == 5 * 2 + 2 + 2 * 3 + 3
-    assert describe_model(torch.nn.Linear(2, 1)) == {"name": "Linear", "settings": {}, "parameters": 3}
+    own = describe_model(torch.nn.Linear(2, 1))
+    assert (own["name"], own["settings"], own["parameters"]) == ("Linear", {}, 3)
+    assert own["fingerprint"] != describe_model(torch.nn.Linear(2, 1))["fingerprint"]
     assert describe_environment()["edgeproof"] == ep.__version__
 
 

@@ -40,13 +40,17 @@ class TestNavigation:
     def test_links_of_the_readme_lead_to_pages(self) -> None:
         text = site_hooks.from_root((ROOT / "README.md").read_text(encoding="utf-8"))
         targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)}
-        assert targets - {target for target in targets if "://" in target} <= set(listed(SETTINGS["nav"]))
+        targets -= {target for target in targets if "://" in target}
+        pictures = {target for target in targets if (ROOT / "docs" / target).suffix == ".png"}
+        assert targets - pictures <= set(listed(SETTINGS["nav"]))
+        for picture in pictures:
+            assert (ROOT / "docs" / picture).stat().st_size < 200_000
 
     def test_every_public_module_has_a_reference(self) -> None:
         pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
         documented = set(re.findall(r"^::: (\S+)", pages, re.MULTILINE))
         public = ["datasets", "splits", "models", "attacks", "budget", "training", "evaluation", "certificates"]
-        assert {f"edgeproof.{name}" for name in [*public, "propagation", "losses"]} <= documented
+        assert {f"edgeproof.{name}" for name in [*public, "propagation", "report", "losses"]} <= documented
 
 
 class TestWithoutANetwork:
@@ -163,7 +167,7 @@ class TestFormulas:
 
 def test_the_command_line_page_has_every_verb() -> None:
     page = site_hooks.command_line()
-    for verb in ("demo", "train", "attack", "evaluate", "certify", "datasets", "info"):
+    for verb in ("demo", "train", "attack", "evaluate", "certify", "report", "datasets", "info"):
         assert f"\n## edgeproof {verb}\n" in page
     assert "| `--dataset` |" in page
     assert "[bold]" not in page

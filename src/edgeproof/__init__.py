@@ -1,6 +1,6 @@
 """edgeproof makes graph neural networks proof against changed edges, and shows how proof they are."""
 
-from edgeproof import analysis, attacks, certificates, datasets, evaluation, losses, models, propagation, splits
+from edgeproof import analysis, attacks, certificates, datasets, evaluation, losses, models, propagation, report, splits
 from edgeproof._version import __version__
 from edgeproof.budget import Budget
 from edgeproof.evaluation import evaluate
@@ -23,6 +23,7 @@ __all__ = [
     "models",
     "num_classes",
     "propagation",
+    "report",
     "save",
     "splits",
     "train",

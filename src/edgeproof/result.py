@@ -16,6 +16,7 @@ import torch_geometric
 from torch import nn
 
 from edgeproof._files import replacing
+from edgeproof._tensors import fingerprint
 from edgeproof._version import __version__
 from edgeproof.models import GraphModel
 from edgeproof.splits import Split
@@ -126,11 +127,12 @@ def describe_split(split: Split) -> dict[str, Any]:
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
-    """Name, settings and number of parameters of a model."""
+    """Name, settings, number and hash of the parameters of a model: what several results of one model have in common."""
     return {
         "name": type(model).__name__,
         "settings": model.settings if isinstance(model, GraphModel) else {},
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "fingerprint": fingerprint(model.state_dict().values()),
     }
 
 

@@ -111,3 +111,23 @@ def test_bad_probabilities_are_refused(p_add: float, p_del: float) -> None:
         Noise(p_add, p_del)
     with pytest.raises(ValueError, match="without noise"):
         Noise(0, 0)
+
+
+@pytest.mark.parametrize("noise", [*NOISES, (0.5, 0.5)])
+def test_a_grid_is_every_cell_by_itself(noise: tuple[float, float]) -> None:
+    random = np.random.default_rng(0)
+    p_lower = np.concatenate([random.uniform(0.3, 1, 30), [0.999999, 0.5, 1.0]])
+    p_upper = np.minimum(1 - p_lower, random.uniform(0, 0.5, len(p_lower)))
+    grid = certified_grid(Noise(*noise), p_lower, p_upper, most_radius=12)
+    for r_add, r_del in product(range(14), repeat=2):
+        expected = np.zeros(len(p_lower), dtype=bool)
+        if max(r_add, r_del) <= 12:
+            regions = masses(Noise(*noise), r_add, r_del)
+            expected = least(p_lower, *regions) > most(p_upper, *regions)
+        inside = r_add < grid.shape[1] and r_del < grid.shape[2]
+        assert np.array_equal(grid[:, r_add, r_del] if inside else np.zeros_like(expected), expected)
+
+
+def test_noise_that_could_not_be_told_from_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected p_add to be 0 or at least 1e-12, got 1e-18"):
+        Noise(1e-18, 0.5)

@@ -10,6 +10,7 @@ import torch
 from scipy.stats import binomtest, chi2, chi2_contingency
 from torch_geometric.data import Data
 
+import edgeproof as ep
 from edgeproof.certificates import sampling
 from edgeproof.certificates.regions import Noise
 from edgeproof.certificates.sampling import Sampler, one_by_one, uniform
@@ -74,6 +75,14 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
     assert torch.equal(matrices, matrices.transpose(1, 2))
     assert bool((matrices.diagonal(dim1=1, dim2=2) == 0).all())
     assert set(matrices.unique().tolist()) <= {0.0, 1.0}
+
+
+def test_no_two_seeds_have_a_sample_in_common(sbm: Data) -> None:
+    """Nor seeds that are a step of the generator apart."""
+    step = ep.certificates._compiled_sampling.STEP % 2**63
+    graphs = [dense(Sampler.of(sbm, Noise(0.02, 0.5), seed), 0, 3) for seed in (0, 1, step)]
+    every = torch.cat(graphs).flatten(1)
+    assert every.unique(dim=0).size(0) == 9
 
 
 def test_graphs_side_by_side_are_taken_apart(sbm: Data) -> None:

@@ -56,6 +56,9 @@ def test_a_trained_model_is_certified(run: Run) -> None:
         (("--samples", "2"), "samples to certify anything"),
         (("--alpha", "2"), "expected 0 < alpha < 1"),
         (("--out", "/dev/null/x"), "cannot write /dev/null/x"),
+        (("--out", "model.safetensors"), "expected another file than model.safetensors to write to: it is read"),
+        (("--out", "c", "--votes", "c.json"), "expected different files to write to"),
+        (("--merge", "none.votes"), "none.votes"),
     ],
 )
 def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -63,3 +66,24 @@ def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: st
     code, _, err = run(*CERTIFY, *arguments)
     assert code == 1
     assert message in err
+
+
+def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
+    run(*TRAIN)
+    for seed in ("1", "2"):
+        assert (
+            run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--votes", f"{seed}.votes", "--out", f"{seed}.cert")[0] == 0
+        )
+    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
+    assert code == 0, err
+    both = Certificate.load("certificate.safetensors")
+    assert both.samples == 600
+    assert Result.read("certificate.safetensors.json").threat["samples"] == 600
+    counts = ep.certificates.merge([ep.certificates.Votes.load(f"{seed}.votes") for seed in (1, 2)])
+    assert (ep.certificates.SparseSmoothing(0.001, 0.4).decide(counts).grid == both.grid).all()
+    # More samples later: those that are there are kept.
+    assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
+    assert ep.certificates.Votes.load("1.votes").samples == 400
+    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--votes", "2b.votes", "--merge", "2.votes")
+    assert code == 1
+    assert "expected votes of different seeds, got [2] twice" in err

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgeproof.cli.app import app
-from edgeproof.experiments import Record, Store, find
+from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
 from edgeproof.experiments.plan import measures
 
 
@@ -33,7 +33,8 @@ def test_tables_are_listed(store: Store) -> None:
     shown = run("reproduce", "--list", "--store", str(store.root))
     assert "tab:app_smooth_cora_ml" in shown
     assert "57 of 228" in shown
-    assert run("reproduce", "--store", str(store.root)) == shown
+    assert "fig:karate" in shown
+    assert "hours here" in shown
 
 
 def test_a_table_in_every_form(store: Store) -> None:
@@ -95,7 +96,8 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     assert all(",GCN," in line and ",72.0,2" in line for line in some[1:])
     assert "57 figures" in run("results", "--store", str(store.root))
     assert run("results", "--store", str(store.root), "--kind", "LRBCD", "--format", "markdown").count("\n") == 2
-    with pytest.raises(ValueError, match="expected csv or markdown, got 'html'"):
+    assert run("results", "--store", str(store.root), "--kind", "clean", "--format", "latex").count(r" \\") == 58
+    with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'html'"):
         run("results", "--store", str(store.root), "--format", "html")
 
 
@@ -109,6 +111,11 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
         (["reproduce", "main", "--engine", "rai"], "unknown engine 'rai': did you mean 'ray'"),
         (["reproduce", "main", "--device", "tpux"], "expected a device of this machine"),
         (["reproduce", "main", "--store", "/proc/none"], "cannot write"),
+        (["reproduce", "karate", "--out", "/proc/none"], "cannot write"),
+        (["reproduce", "karate", "--training", "adversarial"], "unknown training 'adversarial'"),
+        (["reproduce", "karate", "--image", "pdf"], "expected png or svg, got 'pdf'"),
+        (["reproduce", "karate", "--protocol", "strikt"], "unknown protocol 'strikt': did you mean 'strict'"),
+        (["reproduce", "karate", "--log-dir", "/proc/none"], "cannot write"),
         (["results", "--model", "GNC"], "unknown model 'GNC': did you mean 'GCN'"),
         (["results", "--store", "nowhere"], "expected a folder of results, got nowhere"),
     ],
@@ -122,6 +129,47 @@ def test_wrong_input_is_told_before_anything_runs(
         run(*arguments)
 
 
-def test_an_unknown_table_is_told_apart() -> None:
-    with pytest.raises(ValueError, match="unknown table 'mian': did you mean 'main'"):
+def test_an_unknown_name_is_told_apart() -> None:
+    with pytest.raises(ValueError, match="unknown table or figure 'mian': did you mean 'main'"):
         run("reproduce", "mian")
+    with pytest.raises(ValueError, match="unknown table or figure 'fig:karat': did you mean 'fig:karate'"):
+        run("reproduce", "fig:karat")
+
+
+def test_figures_are_drawn_from_the_store(store: Store, tmp_path: Path) -> None:
+    measure = next(one for one in find_figure("gamma").measures() if one.recipe.row.attack is None)
+    found = {"gamma": [0.6, 0.4], "self_loops": True, "density": [0.5, 0.5]}
+    store.put(Record(measure.identity, found, "a test", {"device": "cpu"}, 1.0, {}))
+    out = tmp_path / "pictures"
+    options = ("--store", str(store.root), "--out", str(out))
+    shown = run("reproduce", "fig6", "karate", "--show", "--image", "svg", *options)
+    assert [path.name for path in out.iterdir()] == ["gamma.svg"]
+    assert "missing: citeseer GPRGNN, regular: filter (1 of 3 seeds)" in shown
+    assert "fig:karate: nothing to draw yet" in shown
+    assert "9 jobs" not in run("reproduce", "gamma", "--dry-run", *options)
+    only = run("reproduce", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
+    assert "3 jobs" in only
+    assert "citeseer GPRGNN LRBCD as_released seed 5" in only
+    assert "1 jobs" in run("reproduce", "gamma", "--dry-run", "--seed", "5", "--training", "PRBCD", *options)
+
+
+def test_the_page_of_figures(store: Store, tmp_path: Path) -> None:
+    page = tmp_path / "site" / "drawn.md"
+    page.parent.mkdir()
+    run("reproduce", "--figure-page", str(page), "--store", str(store.root))
+    text = page.read_text(encoding="utf-8")
+    # Clean accuracies alone make no curve: panels say that nothing has been run.
+    assert "](drawn/curves-citeseer.png)" in text
+    assert sorted(path.name for path in (tmp_path / "site" / "drawn").iterdir()) == [
+        "curves-citeseer.png",
+        "curves-citeseer.svg",
+    ]
+    assert text.count("\n## ") == len(FIGURES)
+
+
+def test_fast_figures_say_so(store: Store, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    run("reproduce", "--page", str(page), "--fast", "--store", str(store.root))
+    assert "**The fast version: few epochs, weak attacks, one seed.**" in page.read_text(encoding="utf-8")
+    titles = run("reproduce", "main", "--show", "--fast", "--format", "csv", "--store", str(store.root)).splitlines()[0]
+    assert '"as released, fast","strict, fast"' in titles

@@ -11,8 +11,8 @@ from edgeproof.attacks import LRBCD, PRBCD
 from edgeproof.experiments import TABLES, Store, Table, find, missing, paper
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row, printed
-from edgeproof.experiments.plan import measures, protocols_of
-from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.plan import measures
+from edgeproof.experiments.recipe import Recipe, protocols_of
 from edgeproof.experiments.store import key_of
 
 

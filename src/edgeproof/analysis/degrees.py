@@ -15,6 +15,7 @@ from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import check_data, degree, flip_pairs
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Degrees, and numbers of edges, from here on share the last row or column of a picture.
@@ -86,27 +87,14 @@ class AttackedDegrees:
 
     def figure(self) -> Figure:
         """How many nodes fell, by degree and flips; above the line are those changed beyond their degree."""
-        from matplotlib.colors import PowerNorm
-
         figure = empty_figure(5, 4.4)
         axes = figure.subplots()
         clamped = replace(self, degree=self.degree.clamp(max=_LAST), flips=self.flips.clamp(max=_LAST))
-        counts = clamped.counts
-        most = int(counts.max())
-        # The square root keeps small numbers visible beside large ones.
-        axes.imshow(counts.T, origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
-        for x, y in counts.nonzero().tolist():
-            count = int(counts[x, y])
-            colour = "white" if 2 * count > most else "black"
-            axes.text(x, y, str(count), ha="center", va="center", fontsize="small", color=colour)
-        side = min(counts.shape) - 1
-        axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many as its edges")
+        draw_fallen(axes, clamped.counts)
         figure.legend(loc="outside upper right", fontsize="small", frameon=False)
         figure.suptitle("nodes that fell", x=0.02, ha="left", fontsize="medium")
         axes.set_xlabel("degree" + (f", {_LAST} stands for more" if int(self.degree.max()) > _LAST else ""))
         axes.set_ylabel("adversarial edges" + (f", {_LAST} stands for more" if int(self.flips.max()) > _LAST else ""))
-        for axis in (axes.xaxis, axes.yaxis):
-            whole_numbers(axis)
         return figure
 
     def plot(self, path: str | Path) -> None:
@@ -118,6 +106,28 @@ class AttackedDegrees:
             f"AttackedDegrees({int(self.fell.sum())} fell, {int(self.stands.sum())} stand, mean degree "
             f"{self.mean_degree_fell:.2f} and {self.mean_degree_stands:.2f}, {self.beyond_degree:.0%} beyond their degree)"
         )
+
+
+def draw_fallen(axes: Axes, counts: Tensor) -> None:
+    """How many nodes fell, by degree from left to right and by flips from bottom to top.
+
+    Args:
+        axes: where.
+        counts: shape ``[degrees, flips]``.
+    """
+    from matplotlib.colors import PowerNorm
+
+    most = int(counts.max())
+    # The square root keeps small numbers visible beside large ones.
+    axes.imshow(counts.T.numpy(), origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
+    for x, y in counts.nonzero().tolist():
+        count = int(counts[x, y])
+        colour = "white" if 2 * count > most else "black"
+        axes.text(x, y, str(count), ha="center", va="center", fontsize="small", color=colour)
+    side = min(counts.shape) - 1
+    axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many as its edges")
+    for axis in (axes.xaxis, axes.yaxis):
+        whole_numbers(axis)
 
 
 def attacked_degrees(result: AttackResult, data: Data) -> AttackedDegrees:

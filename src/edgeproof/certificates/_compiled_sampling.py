@@ -44,7 +44,7 @@ def draw_pairs(
     total = n * (n - 1) // 2
     scale = 1.0 / np.log1p(-p_add) if p_add > 0 else 0.0
     for s in numba.prange(len(size)):
-        stream = _mix64(seed + np.uint64(first + s) * np.uint64(STEP))
+        stream = _mix64(_mix64(seed) + np.uint64(first + s) * np.uint64(STEP))
         draw, edge, found = 0, 0, 0
         added = total if p_add == 0 else -1
         if p_add > 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from edgeproof.certificates.regions import Noise
 from edgeproof.serialization import read_tensors, write_tensors
 
 _FORMAT = 1
@@ -20,7 +21,7 @@ class Certificate:
     Args:
         prediction: the class chosen at each node, shape ``[nodes]``.
         grid: whether it is certified, by edges added and edges deleted, shape ``[nodes, r_add + 1, r_del + 1]``; beyond it
-            nothing is.
+            nothing is, or, from 256 edges on, nothing was looked for.
         p_lower: at least so probable is that class on random graphs, shape ``[nodes]``.
         p_upper: at most so probable is any other, shape ``[nodes]``.
         labels: the true classes, where they are known.
@@ -99,7 +100,7 @@ class Certificate:
         if header.get("certificate") != _FORMAT:
             raise ValueError(f"{path} holds no certificate of this version")
         try:
-            return cls(
+            certificate = cls(
                 prediction=tensors["prediction"],
                 grid=tensors["grid"],
                 p_lower=tensors["p_lower"],
@@ -110,8 +111,21 @@ class Certificate:
                 p_add=float(header["p_add"]),
                 p_del=float(header["p_del"]),
             )
+            certificate._check()
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged: {error}") from error
+        return certificate
+
+    def _check(self) -> None:
+        nodes = self.grid.shape[:1]
+        if self.grid.dim() != 3 or self.grid.dtype != torch.bool or not self.grid.shape[1:].numel():
+            raise ValueError(f"a grid of shape {list(self.grid.shape)} and type {self.grid.dtype}")
+        labels = [] if self.labels is None else [self.labels]
+        if any(one.shape != nodes for one in (self.prediction, self.p_lower, self.p_upper, *labels)):
+            raise ValueError(f"not one prediction, bound and label for each of {nodes[0]} nodes")
+        if not 0 < self.alpha < 1 or self.samples < 1:
+            raise ValueError(f"alpha {self.alpha} and {self.samples} samples")
+        Noise(self.p_add, self.p_del)
 
     def _correct(self) -> Tensor:
         if self.labels is None:

@@ -19,7 +19,9 @@ bound is worse by :data:`TOLERANCE`. :mod:`edgeproof.certificates.exact` is the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,8 @@ class Noise:
         for name, value in (("p_add", self.p_add), ("p_del", self.p_del)):
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
+            if 0 < value < SLACK:
+                raise ValueError(f"expected {name} to be 0 or at least {SLACK}, got {value!r}")
         if self.p_add == self.p_del == 0:
             raise ValueError("expected p_add or p_del above 0, got 0 for both: without noise nothing can be certified")
 
@@ -87,6 +91,9 @@ def most(p: Array, here: Array, there: Array) -> Array:
 def certified_grid(noise: Noise, p_lower: Array, p_upper: Array, most_radius: int = 256) -> Array:
     """For every node and every pair of radii, whether the first class stays ahead of all others.
 
+    What is certified for some radii is certified for all smaller ones, so a block of radii is certified if its far corner is,
+    and is not if its near corner is not; only blocks in between are looked into.
+
     Args:
         noise: the smoothing.
         p_lower: at least so probable is each node's class, shape ``[nodes]``.
@@ -94,33 +101,53 @@ def certified_grid(noise: Noise, p_lower: Array, p_upper: Array, most_radius: in
         most_radius: where to stop looking.
 
     Returns:
-        Booleans, shape ``[nodes, largest r_add + 1, largest r_del + 1]``, as far as anything is certified.
+        Booleans, shape ``[nodes, largest r_add + 1, largest r_del + 1]``, as far as anything is certified, or looked for.
     """
     # Nodes with equal counts share all work.
     bounds, which = np.unique(np.stack([p_lower, p_upper], axis=1), axis=0, return_inverse=True)
-    rows: list[list[Array]] = []
-    for r_add in range(most_radius + 1):
-        row: list[Array] = []
-        # What is not certified with fewer edges added is not with more.
-        candidates = np.ones(len(bounds), dtype=bool) if not rows else rows[-1][0]
-        for r_del in range(len(rows[-1]) if rows else most_radius + 1):
-            here, there = masses(noise, r_add, r_del)
-            ahead = least(bounds[:, 0], here, there) > most(bounds[:, 1], here, there)
-            ahead &= candidates if not r_del else row[-1]
-            if rows:
-                ahead &= rows[-1][r_del]
-            if not ahead.any():
-                break
-            row.append(ahead)
-        if not row:
-            break
-        rows.append(row)
-    size = (len(rows), max((len(row) for row in rows), default=0))
-    grid = np.zeros((len(bounds), *(max(1, length) for length in size)), dtype=bool)
-    for r_add, row in enumerate(rows):
-        for r_del, ahead in enumerate(row):
-            grid[:, r_add, r_del] = ahead
+
+    def ahead(r_add: int, r_del: int, among: Array) -> Array:
+        here, there = masses(noise, r_add, r_del)
+        found: Array = least(bounds[among, 0], here, there) > most(bounds[among, 1], here, there)
+        return found
+
+    everyone = np.arange(len(bounds))
+    size = (
+        _largest(lambda radius: bool(ahead(radius, 0, everyone).any()), most_radius) + 1,
+        _largest(lambda radius: bool(ahead(0, radius, everyone).any()), most_radius) + 1,
+    )
+    grid = np.zeros((len(bounds), *size), dtype=bool)
+    blocks = [(everyone, (0, size[0]), (0, size[1]))]
+    while blocks:
+        among, (first_add, end_add), (first_del, end_del) = blocks.pop()
+        whole = ahead(end_add - 1, end_del - 1, among)
+        grid[among[whole], first_add:end_add, first_del:end_del] = True
+        rest = among[~whole]
+        if not len(rest) or (end_add - first_add) * (end_del - first_del) == 1:
+            continue
+        rest = rest[ahead(first_add, first_del, rest)]
+        if len(rest):
+            blocks += [
+                (rest, add, delete) for add in _halves(first_add, end_add) for delete in _halves(first_del, end_del)
+            ]
     return grid[which.reshape(-1)]
+
+
+def _largest(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` for which something holds that holds for all smaller ones; 0 if for none."""
+    low, high = 0, 1
+    while high <= most and holds(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _halves(first: int, end: int) -> list[tuple[int, int]]:
+    middle = (first + end + 1) // 2
+    return [(first, middle), (middle, end)] if middle < end else [(first, end)]
 
 
 def clopper_pearson(count: Array, samples: int, alpha: float) -> tuple[Array, Array]:
@@ -132,6 +159,7 @@ def clopper_pearson(count: Array, samples: int, alpha: float) -> tuple[Array, Ar
     return lower, upper
 
 
+@lru_cache(maxsize=4096)
 def _binomial(n: int, p: float) -> Array:
     pmf: Array = binom.pmf(np.arange(n + 1), n, p)
     return pmf

@@ -180,7 +180,8 @@ def uniform(seed: int, sample: Tensor, draw: Tensor) -> Tensor:
 
 def _streams(seed: int, sample: Tensor) -> Tensor:
     """What the draws of each sample are counted from."""
-    return _mix(torch.full_like(sample, _signed(seed)) + sample * _signed(STEP))
+    # Seeds that follow each other, or are a step apart, must not have the same samples in another order.
+    return _mix(_mix(torch.full_like(sample, _signed(seed))) + sample * _signed(STEP))
 
 
 def _mix(x: Tensor) -> Tensor:

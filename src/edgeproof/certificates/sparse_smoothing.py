@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
@@ -14,29 +14,20 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._files import check_writable
-from edgeproof._modes import evaluating
 from edgeproof._progress import progress_bar
-from edgeproof._tensors import fingerprint, on_host
+from edgeproof._tensors import fingerprint
 from edgeproof.certificates.certificate import Certificate
+from edgeproof.certificates.electorate import Electorate
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
-from edgeproof.certificates.sampling import Sampler, one_by_one
+from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.votes import Votes, check_same_run
 from edgeproof.graph import check_data, check_nodes
-from edgeproof.models.base import GraphModel
 from edgeproof.models.predict import predict
-from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.copies import Diffusing
 
-# Samples that choose a class are numbered from here: never among those that bound its probability.
-_CHOOSING = 1 << 48
-# Bytes that are taken by default, as a share of what a GPU has free, and on a CPU.
-_SHARE_OF_GPU, _ON_CPU = 0.5, 1 << 28
-# How far logits of a graph alone and among others may differ, relative to the largest.
-_SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
-# Graphs that are drawn at a time where the model sees them one by one.
-_ALONE = 64
 # Seconds between two writes of the votes.
 _SECONDS = 30.0
+# Seeds are hashed as numbers of 64 bits.
+_MOST_SEEDS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -90,6 +81,10 @@ class SparseSmoothing:
             checkpoint: a file to keep the votes in; if it exists, voting goes on from there.
             progress: whether to draw a progress bar (on terminals only).
         """
+        _check_settings(samples, choosing_samples, seed, memory)
+        _check_alpha(alpha)
+        labels = known_labels(data, nodes)
+        self._check_enough(samples, alpha, _check_answers(model, data, nodes))
         votes = self.vote(
             model,
             data,
@@ -100,9 +95,7 @@ class SparseSmoothing:
             memory=memory,
             checkpoint=checkpoint,
             progress=progress,
-            alpha=alpha,
         )
-        labels = data.y[nodes].cpu() if isinstance(data.get("y"), Tensor) else None
         return self.decide(votes, alpha, labels=labels)
 
     def decide(self, votes: Votes, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
@@ -110,12 +103,19 @@ class SparseSmoothing:
 
         The probability of the class that was chosen is bounded from below and that of every other class from above, each with
         confidence 1 - ``alpha`` / classes (Clopper and Pearson), so that all hold together with 1 - ``alpha``.
+
+        Args:
+            votes: at least as many as can certify anything.
+            alpha: how often a node's statement may be wrong.
+            labels: the true classes of the nodes, in their order.
         """
         noise = Noise(self.p_add, self.p_del)
         check_same_run(votes.run, {"noise": [self.p_add, self.p_del]})
         _check_alpha(alpha)
-        classes = votes.bounding.size(1)
+        nodes, classes = votes.bounding.shape
         self._check_enough(votes.samples, alpha, classes)
+        if labels is not None:
+            _check_labels(labels, nodes)
         prediction = votes.choosing.argmax(dim=1)
         lower, upper = clopper_pearson(votes.bounding.numpy(), votes.samples, alpha / classes)
         own = prediction.numpy()[:, None]
@@ -147,31 +147,18 @@ class SparseSmoothing:
         memory: float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = True,
-        alpha: float = 0.05,
     ) -> Votes:
         """The model's answers on random graphs; see :meth:`certify` for the arguments."""
-        check_data(data, labels=False)
-        check_nodes(nodes, data)
-        for name, value, fewest in (
-            ("samples", samples, 1),
-            ("choosing_samples", choosing_samples, 1),
-            ("seed", seed, 0),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < fewest:
-                raise ValueError(f"expected {name} to be a whole number >= {fewest}, got {value!r}")
-        if memory is not None and not (isinstance(memory, (int, float)) and 0 < memory < math.inf):
-            raise ValueError(f"expected memory in gigabytes, above 0, got {memory!r}")
-        _check_alpha(alpha)
-        classes = predict(model, data).size(1)
-        self._check_enough(samples, alpha, classes)
+        classes = _check_answers(model, data, nodes)
+        _check_settings(samples, choosing_samples, seed, memory)
         run = {
             "noise": [self.p_add, self.p_del],
-            "model": fingerprint(model.state_dict().values()),
+            "model": [repr(model), *model.state_dict(), fingerprint(model.state_dict().values())],
             "graph": fingerprint([data.x, data.edge_index]),
             "nodes": fingerprint([nodes]),
         }
         nothing = torch.zeros(nodes.numel(), classes, dtype=torch.long)
-        votes = Votes(nothing, nothing, {seed: (0, 0)}, run)
+        votes = Votes(nothing, nothing, {int(seed): (0, 0)}, run)
         file = None if checkpoint is None else Path(checkpoint)
         if file is not None:
             check_writable(file)
@@ -180,18 +167,22 @@ class SparseSmoothing:
                 check_same_run(votes.run, run)
                 if set(votes.streams) != {seed}:
                     raise ValueError(f"expected votes of seed {seed} in {file}, got those of {sorted(votes.streams)}")
-        electorate = _Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
+        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), int(seed)), memory)
         started = written = time.perf_counter()
+        kept = votes
         done_before = sum(votes.streams[seed])
-        with progress_bar("votes", samples + choosing_samples, show=progress) as advance:
-            for votes in electorate.continue_with(votes, choosing_samples, samples, classes):  # noqa: B020
-                done, now = sum(votes.streams[seed]), time.perf_counter()
-                advance(done, f"{(done - done_before) / (now - started):,.0f} samples/s")
-                if file is not None and now - written > _SECONDS:
-                    votes.save(file)
-                    written = now
-        if file is not None:
-            votes.save(file)
+        try:
+            with progress_bar("votes", int(samples + choosing_samples), show=progress) as advance:
+                for votes in electorate.continue_with(votes, choosing_samples, samples, classes):  # noqa: B020
+                    done, now = sum(votes.streams[seed]), time.perf_counter()
+                    advance(done, f"{(done - done_before) / (now - started):,.0f} samples/s")
+                    if file is not None and now - written > _SECONDS:
+                        votes.save(file)
+                        kept, written = votes, now
+        finally:
+            # Whatever ended it, what was counted is not counted again.
+            if file is not None and (votes is not kept or not file.exists()):
+                votes.save(file)
         return votes
 
     def _check_enough(self, samples: int, alpha: float, classes: int) -> None:
@@ -224,88 +215,59 @@ def samples_needed(noise: Noise, alpha: float, classes: int) -> int:
     return many
 
 
-class _Electorate:
-    """A model that is asked about random graphs, many at a time.
-
-    Args:
-        model: the model.
-        data: the graph.
-        nodes: the nodes that count.
-        sampler: draws the graphs.
-        memory: gigabytes that a batch may take.
-    """
-
-    def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
-        self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
-        self.encoded = None
-        if isinstance(model, Diffusing):
-            with evaluating(model), torch.no_grad():
-                self.encoded = model.encode(data.x)
-        self.side_by_side = not isinstance(model, GraphModel) or model.side_by_side
-        self.batch = self._batch_size(memory)
-        # One graph alone leaves nothing to tell apart; where answers would mix, graphs are drawn together all the same.
-        self.side_by_side = self.side_by_side and (self.batch == 1 or self._keeps_apart())
-
-    def continue_with(self, votes: Votes, choosing: int, bounding: int, classes: int) -> Iterator[Votes]:
-        """Votes with more and more samples, until there are as many as wanted of each kind."""
-        (seed,) = votes.streams
-        for part, wanted, offset in ((0, choosing, _CHOOSING), (1, bounding, 0)):
-            while votes.streams[seed][part] < wanted:
-                done = votes.streams[seed][part]
-                count = min(self.batch, wanted - done)
-                counts = self._ask(offset + done, count, classes)
-                streams = list(votes.streams[seed])
-                streams[part] += count
-                votes = replace(
-                    votes,
-                    choosing=votes.choosing + counts if part == 0 else votes.choosing,
-                    bounding=votes.bounding + counts if part == 1 else votes.bounding,
-                    streams={seed: (streams[0], streams[1])},
-                )
-                yield votes
-        if votes.streams[seed][0] >= choosing and votes.streams[seed][1] >= bounding:
-            yield votes
-
-    def _ask(self, first: int, count: int, classes: int) -> Tensor:
-        """How often each class is answered at each node."""
-        logits = self._logits(self.sampler.draw(first, count, self.data.x.dtype), count)
-        answers = logits.view(count, -1, classes)[:, self.nodes].argmax(dim=2)
-        return on_host((answers[:, :, None] == torch.arange(classes, device=answers.device)).sum(dim=0))
-
-    def _logits(self, graphs: Adjacency, count: int) -> Tensor:
-        if not self.side_by_side and count > 1:
-            return torch.cat([self._logits(graph, 1) for graph in one_by_one(graphs, count)])
-        with evaluating(self.model), torch.no_grad():
-            if self.encoded is not None:
-                assert isinstance(self.model, Diffusing)
-                return self.model.diffuse(self.encoded.repeat(count, 1), graphs)
-            pattern = graphs.pattern
-            edges = torch.stack([pattern.col, pattern.row])[:, graphs.weight > 0]
-            logits: Tensor = self.model(self.data.x.repeat(count, 1), edges)
-            return logits
-
-    def _batch_size(self, memory: float | None) -> int:
-        """As many graphs as fit: one is tried, and what it takes is counted."""
-        graph = self.sampler.draw(0, 1, self.data.x.dtype)
-        # Columns, rows, weights before and after normalisation; hidden states of a few steps, or features and what follows.
-        states, steps = (self.data.x, 3) if self.encoded is None else (self.encoded, 16)
-        size = graph.pattern.col.numel() * 40 + states.numel() * states.element_size() * steps
-        if memory is not None:
-            free = memory * 1e9
-        elif self.data.x.is_cuda:
-            free = _SHARE_OF_GPU * torch.cuda.mem_get_info(self.data.x.device)[0]
-        else:
-            free = _ON_CPU
-        return max(1, min(4096 if self.side_by_side else _ALONE, int(free / size)))
-
-    def _keeps_apart(self) -> bool:
-        """Whether two graphs side by side get the logits that each gets alone: a norm over all nodes would mix them."""
-        dtype = self.data.x.dtype
-        together = self._logits(self.sampler.draw(0, 2, dtype), 2)
-        alone = torch.cat([self._logits(self.sampler.draw(one, 1, dtype), 1) for one in range(2)])
-        return bool((together - alone).abs().max() <= _SAME[dtype] * alone.abs().max())
+def _check_settings(samples: int, choosing_samples: int, seed: int, memory: float | None) -> None:
+    for name, value, fewest in (
+        ("samples", samples, 1),
+        ("choosing_samples", choosing_samples, 1),
+        ("seed", seed, 0),
+    ):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < fewest:
+            raise ValueError(f"expected {name} to be a whole number >= {fewest}, got {value!r}")
+    if seed >= _MOST_SEEDS:
+        raise ValueError(f"expected seed < {_MOST_SEEDS}, got {seed}: larger ones begin again")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or not 0 < memory < math.inf):
+        raise ValueError(f"expected memory in gigabytes, above 0, got {memory!r}")
 
 
 def _check_alpha(alpha: float) -> None:
     if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
+
+
+def _check_answers(model: nn.Module, data: Data, nodes: Tensor) -> int:
+    """How many classes the model answers with; raises if it cannot be asked."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch module, got {type(model).__name__}")
+    check_data(data, labels=False)
+    check_nodes(nodes, data)
+    logits = predict(model, data)
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != data.x.size(0) or logits.size(1) < 2:
+        found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(
+            f"expected logits of shape [{data.x.size(0)}, classes] from {type(model).__name__}, got {found}"
+        )
+    if not bool(logits[nodes].isfinite().all()):
+        raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
+    return logits.size(1)
+
+
+def known_labels(data: Data, nodes: Tensor) -> Tensor | None:
+    """The labels of some nodes, in main memory; none for a graph without labels."""
+    check_data(data, labels=False)
+    check_nodes(nodes, data)
+    if data.get("y") is None:
+        return None
+    if not isinstance(data.y, Tensor) or data.y.shape != data.x.shape[:1]:
+        raise ValueError(f"expected labels y of shape [{data.x.size(0)}], got {getattr(data.y, 'shape', data.y)!r}")
+    labels = data.y[nodes].cpu()
+    _check_labels(labels, nodes.numel())
+    return labels
+
+
+def _check_labels(labels: Tensor, nodes: int) -> None:
+    if not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != (nodes,):
+        raise ValueError(f"expected one int64 label for each of {nodes} nodes, got {labels!r}")
+    if nodes and int(labels.min()) < 0:
+        raise ValueError(
+            f"expected labels >= 0, got {int(labels.min())}: without y, answers are certified but not judged"
+        )

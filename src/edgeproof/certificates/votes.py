@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,14 +69,17 @@ class Votes:
                 raise ValueError(f"{name} votes that are not {samples} at every node")
 
 
-def merge(votes: Sequence[Votes]) -> Votes:
+def merge(votes: Iterable[Votes]) -> Votes:
     """Votes from several machines together: counts add up.
 
     Raises:
         ValueError: if they answer different questions, or two have a seed in common and so the same samples.
     """
+    votes = list(votes)
     if not votes:
         raise ValueError("expected votes to merge, got none")
+    if not all(isinstance(one, Votes) for one in votes):
+        raise TypeError(f"expected Votes to merge, got {', '.join(type(one).__name__ for one in votes)}")
     total = votes[0]
     for more in votes[1:]:
         check_same_run(more.run, total.run)

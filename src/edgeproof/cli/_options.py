@@ -14,6 +14,12 @@ Root = Annotated[
     typer.Option(help="Folder with dataset archives; $EDGEPROOF_DATA and the user's cache are looked in after it."),
 ]
 Device = Annotated[str, typer.Option(help="'auto' takes the GPU where there is one; or 'cpu', 'cuda', 'cuda:1'.")]
+LogDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder to log every epoch of training to, for TensorBoard; needs pip install 'edgeproof[logging]'."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 

@@ -19,6 +19,7 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.budget import check_epsilon
+from edgeproof.report import describe_filter, nodes_file
 from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 
@@ -171,7 +172,7 @@ def result_of(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=aim.dataset,
         split={**describe_split(aim.split), "test_nodes_seen": aim.seen},
-        model=describe_model(aim.model),
+        model={**describe_model(aim.model), **describe_filter(aim.model, aim.split.test.data)},
         training=aim.training,
         seed=seed,
         scores=scores,
@@ -190,6 +191,7 @@ def check_files(out: Path, graphs: list[Path]) -> None:
             raise ValueError(f"expected different files for result and graph, got {out} for both")
     for path in (out, *graphs):
         check_writable(path)
+    check_writable(nodes_file(out))
 
 
 def _load(model: str) -> nn.Module:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from edgeproof._version import __version__
-from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, reproduce, results, train
+from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, report, reproduce, results, train
 from edgeproof.experiments.engines import JobFailedError
 
 _FAILURES = (torch.OutOfMemoryError, JobFailedError)
@@ -29,6 +29,7 @@ app.command("train")(train.train)
 app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
 app.command("certify")(certify.certify)
+app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.command("results")(results.results)
 app.command("datasets")(datasets.datasets)

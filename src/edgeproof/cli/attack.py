@@ -25,6 +25,8 @@ from edgeproof.cli._target import (
     take_aim,
 )
 from edgeproof.datasets import write_npz
+from edgeproof.evaluation import Row
+from edgeproof.report import Outcomes, nodes_file
 from edgeproof.result import Score
 
 
@@ -41,7 +43,9 @@ def attack(
         list[str] | None,
         typer.Option("--set", help="A setting of the attack as name=value, such as steps=100; repeatable."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("attack.json"),
+    out: Annotated[
+        Path, typer.Option(help="Where the result goes; what became of each node goes beside it, with .nodes added.")
+    ] = Path("attack.json"),
     graph: Annotated[
         Path | None,
         typer.Option(
@@ -82,8 +86,14 @@ def attack(
             "count": count,
             "budgets": {str(share): budget.total for share, budget in zip(epsilon, budgets, strict=True)},
             "attacks": {name: repr(chosen)},
+            "rows": [
+                Row(name, share, one.budget.total, one.flips.size(1), one.accuracy, one.seconds["total"])._asdict()
+                for share, one in zip(epsilon, results, strict=True)
+            ],
         },
     )
+    found = {(name, share): one for share, one in zip(epsilon, results, strict=True)}
+    Outcomes.of(found, view.data, view.nodes, view.ids[view.nodes]).save(nodes_file(out))
     written.write(out)
     table = Table(title=f"{name} on {written.model['name']}, {aim.dataset}: clean {results[0].clean_accuracy:.1%}")
     for column in ("epsilon", "budget", "flips", "accuracy", "seconds"):

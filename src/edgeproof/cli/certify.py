@@ -12,6 +12,7 @@ from rich.table import Table
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof.certificates.regions import Noise
+from edgeproof.certificates.sparse_smoothing import known_labels
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
 from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_aim, result_of, take_aim
 from edgeproof.result import Score
@@ -34,6 +35,16 @@ def certify(
     ] = Path("certificate.safetensors"),
     memory: Annotated[float | None, typer.Option(help="Gigabytes that a batch of random graphs may take.")] = None,
     seed: Annotated[int, typer.Option(help="Which random graphs; use different ones on different machines.")] = 0,
+    votes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the votes in this file, and go on from it: to add samples later, or to merge those of several machines."
+        ),
+    ] = None,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(help="Add the votes of this file, of the same question and another seed; repeatable."),
+    ] = None,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -43,31 +54,35 @@ def certify(
     The answers are those of the smoothed model, which asks the model about many random graphs around the one at hand. An
     interrupted run goes on where it stopped when the same command is given again.
 
+    On several machines: give each a seed and a file of its own (--seed 1 --votes one.votes), and then one of them, once more,
+    the files of the others (--seed 1 --votes one.votes --merge two.votes): the counts add up.
+
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
     """
     place = parse_device(device)
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
     needed = ep.certificates.samples_needed(Noise(p_add, p_del), alpha, 2) if 0 < alpha < 1 else 0
-    if samples < needed:
+    if samples < needed and not merge:
         raise ValueError(f"expected at least {needed} samples to certify anything at alpha={alpha}, got {samples}")
-    result_file, votes = (out.with_name(out.name + ending) for ending in (".json", ".votes"))
-    for path in (out, result_file, votes):
-        check_writable(path)
+    result_file, checkpoint = out.with_name(out.name + ".json"), votes or out.with_name(out.name + ".votes")
+    _check_apart((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *(merge or [])))
+    others = [ep.certificates.Votes.load(path) for path in merge or []]
     known = check_aim(model, dataset, split, [])
     aim = take_aim(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
-    certificate = smoothing.certify(
+    labels = known_labels(view.data, view.nodes)
+    counted = smoothing.vote(
         aim.model,
         view.data,
         view.nodes,
         samples,
-        alpha,
         seed,
         choosing_samples=choosing_samples,
         memory=memory,
-        checkpoint=votes,
+        checkpoint=checkpoint,
         progress=not quiet,
     )
+    certificate = smoothing.decide(ep.certificates.merge([counted, *others]), alpha, labels=labels)
     certificate.save(out)
     radii = [(r_add, 0) for r_add in range(certificate.grid.size(1))]
     radii += [(0, r_del) for r_del in range(1, certificate.grid.size(2))]
@@ -83,13 +98,14 @@ def certify(
         threat={
             "p_add": p_add,
             "p_del": p_del,
-            "samples": samples,
+            "samples": certificate.samples,
             "choosing_samples": choosing_samples,
             "alpha": alpha,
             "average_certifiable_radius": {"added": added, "deleted": deleted},
         },
     ).write(result_file)
-    votes.unlink(missing_ok=True)
+    if votes is None:
+        checkpoint.unlink(missing_ok=True)
     table = Table(title=f"Certified accuracy, {aim.dataset}: added edges down, deleted edges across")
     columns = range(min(_SHOWN, certificate.grid.size(2)))
     for title in ("", *map(str, columns)):
@@ -104,3 +120,13 @@ def certify(
         soft_wrap=True,
         markup=False,
     )
+
+
+def _check_apart(written: tuple[Path, ...], read: tuple[Path, ...]) -> None:
+    """Raise if something cannot be written, or would take the place of what is read."""
+    for path in written:
+        check_writable(path)
+        if path.resolve() in {other.resolve() for other in read}:
+            raise ValueError(f"expected another file than {path} to write to: it is read, and would be lost")
+    if len({path.resolve() for path in written}) < len(written):
+        raise ValueError(f"expected different files to write to, got {', '.join(map(str, written))}")

@@ -27,6 +27,7 @@ from edgeproof.cli._target import (
 )
 from edgeproof.datasets import write_npz
 from edgeproof.evaluation import Evaluation, EvaluationWarning
+from edgeproof.report import Outcomes, nodes_file
 
 
 def evaluate(
@@ -41,7 +42,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help=f"Run these instead of the standard suite: {', '.join(ep.attacks.available())}; repeatable."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("evaluation.json"),
+    out: Annotated[
+        Path, typer.Option(help="Where the result goes; what became of each node goes beside it, with .nodes added.")
+    ] = Path("evaluation.json"),
     graph: Annotated[
         Path | None, typer.Option(help="Where the worst graph at the largest epsilon goes, as .npz.")
     ] = None,
@@ -92,6 +95,7 @@ def evaluate(
         },
         warnings=found.warnings,
     )
+    Outcomes.of(found.results, view.data, view.nodes, view.ids[view.nodes]).save(nodes_file(out))
     result.write(out)
     _show(found, f"{result.model['name']}, {aim.dataset}")
     Console().print(f"result: {out}", highlight=False, soft_wrap=True, markup=False)

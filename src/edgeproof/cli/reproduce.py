@@ -1,9 +1,10 @@
-"""``edgeproof reproduce``: the paper's tables, run for real."""
+"""``edgeproof reproduce``: the paper's tables and figures, run for real."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,25 +14,37 @@ from rich.table import Table as RichTable
 
 from edgeproof import datasets, models
 from edgeproof._files import check_writable
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
-from edgeproof.cli._options import parse_device
-from edgeproof.experiments import TABLES, Job, Store, compare, find, missing
+from edgeproof.cli._options import LogDir, parse_device
+from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Store, Table, compare, missing
 from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
-from edgeproof.experiments.estimate import estimate
+from edgeproof.experiments.estimate import Times
+from edgeproof.experiments.figures import figures_page, write_drawing
+from edgeproof.experiments.figures.page import FORMATS
+from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import TRAININGS, measures
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
+from edgeproof.experiments.work import keep, read_off
+from edgeproof.splits import PROTOCOLS
+from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
 
 
 def reproduce(
-    table: Annotated[
-        list[str] | None, typer.Argument(help="Tables by label, number or nickname; 'all' for all.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Tables and figures by label, number (1, or fig1) or nickname; 'all' stands for all tables, 'figures' for "
+            "all figures.",
+        ),
     ] = None,
-    list_tables: Annotated[
-        bool, typer.Option("--list", help="List the tables: what is done and what is missing.")
+    list_all: Annotated[
+        bool,
+        typer.Option("--list", help="List tables and figures: what is done, what is missing, how long it takes here."),
     ] = False,
     summary: Annotated[bool, typer.Option("--summary", help="One line per table: how many cells match.")] = False,
     dry_run: Annotated[
@@ -45,12 +58,26 @@ def reproduce(
     page_path: Annotated[
         Path | None, typer.Option("--page", help="Write all that is there as a page in Markdown.")
     ] = None,
+    figure_page: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw all figures that there is something of, and write a page in Markdown; files go beside it."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures.")] = Path("figures"),
+    image: Annotated[
+        list[str] | None, typer.Option(help="Files of figures: png, svg; repeatable, by default both.")
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="Splits of figures, where protocols differ: strict or as_released. Tables have both.")
+    ] = "strict",
     dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
     training: Annotated[
         list[str] | None,
         typer.Option(help=f"Run only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
     ] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
     engine: Annotated[str, typer.Option(help="'local', processes on this machine; or 'ray', a cluster.")] = "local",
     address: Annotated[str | None, typer.Option(help="Ray: the cluster's address, as ray start prints it.")] = None,
@@ -59,30 +86,42 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(help="Processes at once; by default what this machine bears.")] = None,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes share one GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads per process.")] = None,
+    log_dir: LogDir = None,
 ) -> None:
-    """Run a table of the paper, as far as it is not in the store yet, and print it beside the paper's figures.
+    """Run a table or a figure of the paper, as far as it is not in the store yet, and show it.
 
-    A table is a set of trainings (graph, model, training, seed) and of what is measured of them. Every result is kept as soon
-    as it is there: stop at any time, and the same command goes on. Green cells are within two of the paper's standard errors.
+    It is a set of trainings (graph, model, training, seed) and of what is measured of them. Every result is kept as soon as it
+    is there: stop at any time, and the same command goes on. Tables are printed beside the paper's figures; green cells are
+    within two of the paper's standard errors. Figures are drawn as far as there are results.
 
-    Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda
+    Examples: edgeproof reproduce --list; edgeproof reproduce main --dry-run; edgeproof reproduce tab:results --device cuda;
+    edgeproof reproduce fig:karate --out figures
     """
     check_names(dataset, model)
     _check_known("training", training, TRAININGS)
     if form is not None:
         check_format(form)
+    for kind in image or []:
+        if kind not in FORMATS:
+            raise ValueError(f"expected png or svg, got {kind!r}")
+    _check_known("protocol", [protocol], PROTOCOLS)
     console, kept = Console(), Store(store)
     if page_path is not None:
         check_writable(page_path)
         page_path.write_text(page([compare(one, kept, fast=fast) for one in TABLES]), encoding="utf-8")
         console.print(f"wrote {page_path}")
         return
-    if list_tables or not (table or summary):
-        console.print(_listed(kept, fast))
+    if figure_page is not None:
+        _write_figure_page(figure_page, kept, protocol, fast)
+        console.print(f"wrote {figure_page}")
         return
-    chosen = list(TABLES) if (summary and not table) or table == ["all"] else [find(name) for name in table or []]
+    if list_all or not (names or summary):
+        console.print(_listed(kept, fast, LocalEngine(jobs, device, threads)))
+        return
+    chosen = _chosen(names or ["all"], protocol)
+    tables = [one for one in chosen if isinstance(one, Table)]
     if summary:
-        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in chosen]))
+        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in tables]))
         return
     todo = [
         job
@@ -90,22 +129,58 @@ def reproduce(
         if (not dataset or job.recipe.row.dataset in dataset)
         and (not model or job.recipe.row.model in model)
         and (not training or job.training in training)
+        and (not seed or job.recipe.seed in seed)
     ]
     if dry_run:
         console.print(_planned(todo, kept, LocalEngine(jobs, device, threads)))
         return
+    figures = [one for one in chosen if isinstance(one, PaperFigure)]
+    if figures:
+        check_writable(out / "figure.png")
     if not show:
-        runner = _engine(engine, address, cpus, gpus, jobs, device, threads)
+        runner = _engine(engine, address, cpus, gpus, jobs, device, threads, log_dir)
         check_writable(kept.root / "result.json")
         _run(runner, todo, kept)
-    for one in chosen:
-        comparison = compare(one, kept, fast=fast)
+    for table in tables:
+        comparison = compare(table, kept, fast=fast)
         print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
+    for figure in figures:
+        _draw(figure, kept, fast, out, image or FORMATS, console)
+
+
+def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
+    """Tables and figures by their names."""
+    everything: list[Table | PaperFigure] = [*TABLES, *FIGURES]
+    known = {name: [one] for one in everything for name in (one.label, one.nickname)}
+    known |= {"all": list(TABLES), "figures": list(FIGURES)}
+    numbers = {
+        str(one.number) if isinstance(one, Table) else f"fig{one.number}": [one] for one in everything if one.number
+    }
+    found = [one for name in names for one in numbers.get(name) or look_up("table or figure", name, known)]
+    return [replace(one, protocol=protocol) if isinstance(one, PaperFigure) else one for one in found]
+
+
+def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Sequence[str], console: Console) -> None:
+    drawing = figure.draw(store, fast=fast)
+    written = write_drawing(drawing, folder, forms)
+    console.print(f"{figure.label}: {', '.join(map(str, written)) or 'nothing to draw yet'}", soft_wrap=True)
+    for one in drawing.missing:
+        console.print(f"  missing: {one}", soft_wrap=True, highlight=False)
+
+
+def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:
+    """The page, and in a folder of its name the pictures."""
+    check_writable(path)
+    folder = path.with_suffix("")
+    drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
+    for _, drawing in drawings:
+        write_drawing(drawing, folder)
+    path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
 
 
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
-    _check_known("dataset", graphs, datasets.available())
+    _check_known("dataset", graphs, [*datasets.available(), STAND_IN])
     _check_known("model", names, models.available())
 
 
@@ -116,17 +191,28 @@ def _check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> N
 
 
 def _engine(
-    name: str, address: str | None, cpus: float, gpus: float, jobs: int | None, device: str, threads: int | None
+    name: str,
+    address: str | None,
+    cpus: float,
+    gpus: float,
+    jobs: int | None,
+    device: str,
+    threads: int | None,
+    log_dir: Path | None,
 ) -> Engine:
+    if log_dir is not None:
+        check_tensorboard()
+        check_writable(log_dir / "events")
     if name == "local":
-        return LocalEngine(jobs, str(parse_device(device)), threads)
+        return LocalEngine(jobs, str(parse_device(device)), threads, log_dir)
     if name == "ray":
-        return RayEngine(address, cpus, gpus)
+        return RayEngine(address, cpus, gpus, log_dir)
     raise unknown_name("engine", name, ["local", "ray"])
 
 
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:
     command = "edgeproof " + " ".join(sys.argv[1:])
+    todo = _without_models(todo, store, command)
     done = 0
     with progress_bar("jobs", len(todo), show=True) as advance:
 
@@ -141,6 +227,17 @@ def _run(engine: Engine, todo: list[Job], store: Store) -> None:
             raise typer.Exit(_interrupted(done, len(todo), store)) from None
 
 
+def _without_models(todo: list[Job], store: Store, command: str) -> list[Job]:
+    """Do at once what needs no model; what is left of the jobs."""
+    left = []
+    for job in todo:
+        for product in read_off(job, store, command):
+            keep(product, store)
+        rest = tuple(measure for measure in job.measures if store.get(measure.identity) is None)
+        left += [Job(job.recipe, rest)] if rest else []
+    return left
+
+
 def _interrupted(done: int, total: int, store: Store) -> int:
     print(
         f"stopped: {done} of {total} jobs done, all that was found is in {store.root}; run it again to go on",
@@ -149,22 +246,25 @@ def _interrupted(done: int, total: int, store: Store) -> int:
     return 130
 
 
-def _listed(store: Store, fast: bool) -> RichTable:
-    shown = RichTable(title="tables of the paper" + (", fast" if fast else ""))
-    for title in ("label", "number", "nickname", "about", "measured", "trainings missing"):
+def _listed(store: Store, fast: bool, engine: LocalEngine) -> RichTable:
+    shown = RichTable(title="tables and figures of the paper" + (", fast" if fast else ""))
+    for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
         shown.add_column(title)
-    for table in TABLES:
-        needed = measures([table], fast=fast)
-        there = sum(store.get(measure.identity) is not None for measure in needed)
-        left = len(missing([table], store, fast=fast))
-        shown.add_row(
-            table.label, str(table.number), table.nickname, table.about, f"{there} of {len(needed)}", str(left)
-        )
+    times = Times(store, engine.device)
+    everything: tuple[Table | PaperFigure, ...] = (*TABLES, *FIGURES)
+    for one in everything:
+        needed = measures([one], fast=fast)
+        left = missing([one], store, fast=fast)
+        there = len(needed) - sum(len(job.measures) for job in left)
+        hours = times.estimate(left)[0] / 3600 / engine.processes
+        number = str(one.number) if isinstance(one, Table) else f"fig{one.number}" if one.number else ""
+        counts = (f"{there} of {len(needed)}", str(len(left)), f"{hours:.1f}" if left else "")
+        shown.add_row(one.label, number, one.nickname, one.about, *counts)
     return shown
 
 
 def _planned(todo: list[Job], store: Store, engine: LocalEngine) -> RichTable:
-    seconds, known = estimate(todo, store, engine.device)
+    seconds, known = Times(store, engine.device).estimate(todo)
     hours = seconds / 3600 / engine.processes
     basis = f"{known} of {len(todo)} from times measured on such a device" if todo else "nothing to do"
     shown = RichTable(title=f"{len(todo)} jobs, about {hours:.1f} h with {engine.processes} processes ({basis})")

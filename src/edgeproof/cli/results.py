@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +10,7 @@ from rich.table import Table as RichTable
 
 from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_names
 from edgeproof.experiments import Record, Store
+from edgeproof.experiments.render import as_text, check_format
 
 _TITLES = ("key", "graph", "model", "training", "protocol", "seed", "measured", "at", "accuracy", "seconds")
 
@@ -20,17 +19,19 @@ def results(
     store: StoreOption = DEFAULT_STORE,
     dataset: Annotated[str | None, typer.Option(help="Only of this graph.")] = None,
     model: Annotated[str | None, typer.Option(help="Only of this model.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only of this kind: clean, an attack, smoothing.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only of this kind: clean, an attack, smoothing, filter, degrees, diffusion.")
+    ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", help="csv, or markdown; a table for terminals by default.")
+        str | None, typer.Option("--format", help="csv, latex or markdown; a table for terminals by default.")
     ] = None,
 ) -> None:
     """List what has been measured, one line per figure, and filter and export it.
 
     Example: edgeproof results --dataset citeseer --kind LRBCD --format csv
     """
-    if form not in (None, "csv", "markdown"):
-        raise ValueError(f"expected csv or markdown, got {form!r}")
+    if form is not None:
+        check_format(form)
     check_names([dataset] if dataset else None, [model] if model else None)
     if not store.is_dir():
         raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")
@@ -41,11 +42,8 @@ def results(
         for line in _lines(record)
         if (dataset, model, kind) == (dataset and line[1], model and line[2], kind and line[6])
     ]
-    if form == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([_TITLES, *lines])
-    elif form == "markdown":
-        for line in (_TITLES, ("---",) * len(_TITLES), *lines):
-            print("| " + " | ".join(line) + " |")
+    if form is not None:
+        print(as_text(_TITLES, lines, form), end="")
     else:
         shown = RichTable(title=f"{len(lines)} figures in {store}")
         for title in _TITLES:
@@ -70,4 +68,6 @@ def _lines(record: Record) -> list[tuple[str, ...]]:
     )
     figures = [(f"{epsilon:g}", accuracy) for epsilon, accuracy in values.get("accuracy", [])]
     figures += [(f"+{added} -{deleted}", accuracy) for added, deleted, accuracy in values.get("certified_accuracy", [])]
-    return [(record.key[:8], *about, at, f"{100 * accuracy:.1f}", f"{record.seconds:.0f}") for at, accuracy in figures]
+    shown = [(at, f"{100 * accuracy:.1f}") for at, accuracy in figures]
+    # What was looked at for a figure of the paper is no accuracy; it is in the file.
+    return [(record.key[:8], *about, *one, f"{record.seconds:.0f}") for one in shown or [("-", "-")]]

@@ -6,6 +6,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, cast
@@ -18,9 +19,10 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
-from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
+from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, parse_settings
 from edgeproof.cli._target import Count, Local
 from edgeproof.evaluation import clean_scores
+from edgeproof.report import describe_filter
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
@@ -109,6 +111,7 @@ def train(
             f"Known: {', '.join(entry.name for entry in fields(TrainConfig))}.",
         ),
     ] = None,
+    log_dir: LogDir = None,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -163,12 +166,13 @@ def train(
     check_warm_start(chosen.config.warm_start, make_threat(against, epsilon, local, count, chosen.threat))
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
+    log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
     parts = splitter(graph).to(place)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), log or nullcontext():
             # Shown below, and kept in the result.
             warnings.simplefilter("ignore", LabelWarning)
             history = ep.train(
@@ -182,6 +186,7 @@ def train(
                 preset=preset,
                 checkpoint=checkpoint,
                 progress=not quiet,
+                observe=log,
                 **given,
             )
     except FloatingPointError:
@@ -200,7 +205,7 @@ def train(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=dataset,
         split=describe_split(parts),
-        model=describe_model(network),
+        model={**describe_model(network), **describe_filter(network, parts.test.data)},
         training=history.summary(),
         seed=seed,
         scores=clean_scores(network, parts),

@@ -3,5 +3,15 @@
 from edgeproof.datasets.csbm import csbm
 from edgeproof.datasets.npz import read_npz, write_npz
 from edgeproof.datasets.registry import available, find, keep_largest_component, load
+from edgeproof.datasets.stand_in import arxiv_stand_in
 
-__all__ = ["available", "csbm", "find", "keep_largest_component", "load", "read_npz", "write_npz"]
+__all__ = [
+    "arxiv_stand_in",
+    "available",
+    "csbm",
+    "find",
+    "keep_largest_component",
+    "load",
+    "read_npz",
+    "write_npz",
+]

@@ -57,12 +57,18 @@ class Evaluation:
         rows: every attack at every budget, best restart each.
         worst: by epsilon, the result of lowest accuracy.
         warnings: reasons not to trust the figures.
+        results: what is behind the rows, by attack and epsilon.
+        local: budgets of single nodes, as they were given.
+        count: which edges epsilon was a share of.
     """
 
     clean_accuracy: float
     rows: tuple[Row, ...]
     worst: dict[float, AttackResult]
     warnings: tuple[str, ...]
+    results: dict[tuple[str, float], AttackResult]
+    local: float | Tensor | None
+    count: str
 
     @property
     def epsilons(self) -> list[float]:
@@ -172,8 +178,19 @@ def evaluate(
         for name, results in best.items()
         for epsilon, budget, result, seconds in zip(epsilons, budgets, results, _seconds(table[name]), strict=True)
     ]
-    clean = worst[0].clean_accuracy
-    return Evaluation(clean, tuple(rows), dict(zip(epsilons, worst, strict=True)), tuple(problems))
+    return Evaluation(
+        clean_accuracy=worst[0].clean_accuracy,
+        rows=tuple(rows),
+        worst=dict(zip(epsilons, worst, strict=True)),
+        warnings=tuple(problems),
+        results={
+            (name, epsilon): result
+            for name, results in best.items()
+            for epsilon, result in zip(epsilons, results, strict=True)
+        },
+        local=local,
+        count=count,
+    )
 
 
 def _suspicious(best: dict[str, list[AttackResult]], weak: dict[str, bool], epsilons: Sequence[float]) -> list[str]:

@@ -1,20 +1,25 @@
-"""Every table of the paper behind one command: what to train and measure, where to run it, and where results are kept."""
+"""Every table and figure of the paper behind one command: what to train and measure, where to run it, where results go."""
 
 from edgeproof.experiments.compare import Cell, Comparison, compare
-from edgeproof.experiments.plan import Job, missing
+from edgeproof.experiments.figures import FIGURES, PaperFigure, find_figure
+from edgeproof.experiments.plan import Experiment, Job, missing
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.tables import TABLES, Table, find
 
 __all__ = [
+    "FIGURES",
     "TABLES",
     "Cell",
     "Comparison",
+    "Experiment",
     "Job",
+    "PaperFigure",
     "Record",
     "Store",
     "StoreWarning",
     "Table",
     "compare",
     "find",
+    "find_figure",
     "missing",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edgeproof.experiments.measure import Measure, value
 from edgeproof.experiments.paper import Printed
-from edgeproof.experiments.plan import protocols_of, recipes
+from edgeproof.experiments.recipe import protocols_of, recipes
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.tables import Table
 

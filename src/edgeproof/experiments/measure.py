@@ -9,7 +9,8 @@ from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
 from edgeproof.budget import Budget
 from edgeproof.certificates import SparseSmoothing
 from edgeproof.evaluation import clean_accuracy
-from edgeproof.experiments.paper import Column, epsilons
+from edgeproof.experiments.looks import BINS, degrees_of, diffusion_of, filter_of
+from edgeproof.experiments.paper import Column, epsilons, is_large
 from edgeproof.experiments.recipe import Recipe, local_share
 from edgeproof.models import GraphModel
 from edgeproof.splits import Split
@@ -20,6 +21,9 @@ _SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
 _FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
 # Radii that are kept: all that the paper prints, and those in between, of both kinds together.
 _MOST_ADDED, _MOST_DELETED = 4, 7
+# Measurements for figures that are an attack under another name: which attack.
+_ATTACKS = {"LRBCD-global": "LRBCD", "degrees": "PRBCD"}
+_DEGREES_AT = (0.1, 0.25)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class Measure:
 
     Args:
         recipe: how the model is trained.
-        kind: ``"clean"``, the name of an attack, or ``"smoothing"``.
+        kind: ``"clean"``, the name of an attack, or ``"smoothing"``. For figures also ``"LRBCD-global"``, LR-BCD without local
+            budgets; ``"degrees"``, at which nodes PR-BCD succeeds; ``"filter"``, the learned coefficients; ``"diffusion"``,
+            on a small graph, who hears whom.
     """
 
     recipe: Recipe
@@ -46,7 +52,9 @@ class Measure:
         if self.kind == "smoothing":
             samples = self.samples
             return {**about, "smoothing": repr(_SMOOTHING), "samples": samples, "choosing": _CHOOSING, "alpha": _ALPHA}
-        if self.kind != "clean":
+        if self.kind == "filter":
+            return {**about, "bins": BINS}
+        if self.kind not in ("clean", "diffusion"):
             about |= {
                 "attack": repr(self.attack),
                 "epsilons": list(self.epsilons),
@@ -61,27 +69,31 @@ class Measure:
 
     @property
     def epsilons(self) -> tuple[float, ...]:
-        return epsilons(self.recipe.row, self.kind)
+        return _DEGREES_AT if self.kind == "degrees" else epsilons(self.recipe.row, self.attack_name)
 
     @property
     def local(self) -> float | None:
         return local_share(self.recipe.row.dataset) if self.kind == "LRBCD" else None
 
     @property
+    def attack_name(self) -> str:
+        return _ATTACKS.get(self.kind, self.kind)
+
+    @property
     def attack(self) -> Attack:
-        large, fast = self.recipe.row.dataset == "ogbn-arxiv", self.recipe.fast
+        name, large, fast = self.attack_name, is_large(self.recipe.row.dataset), self.recipe.fast
         block_size = 10_000 if fast else 3_000_000 if large else 500_000
-        if self.kind == "LRBCD":
+        if name == "LRBCD":
             return LRBCD(steps=10 if fast else 400, block_size=block_size)
-        if self.kind == "PRBCD":
+        if name == "PRBCD":
             attack = PRBCD(block_size=block_size)
             return replace(attack, steps=8, fine_tune_steps=2) if fast else attack
-        if self.kind == "GreedyRBCD":
+        if name == "GreedyRBCD":
             return replace(GreedyRBCD(), steps=5) if fast else GreedyRBCD()
-        return {"PGD": PGD(steps=10 if fast else 400), "FGSM": FGSM(), "DICE": DICE()}[self.kind]
+        return {"PGD": PGD(steps=10 if fast else 400), "FGSM": FGSM(), "DICE": DICE()}[name]
 
     def run(self, model: GraphModel, split: Split) -> dict[str, Any]:
-        """Accuracies on the test nodes, between 0 and 1."""
+        """Accuracies on the test nodes, between 0 and 1, or what else the kind asks for."""
         graph, nodes, seed = split.test.data, split.test.nodes, self.recipe.seed
         if self.kind == "clean":
             return {"accuracy": [[0.0, clean_accuracy(model, graph, nodes)]]}
@@ -99,8 +111,14 @@ class Measure:
                 "average_certifiable_radius": [added, deleted],
                 "abstained": float(certificate.abstained.double().mean()),
             }
+        if self.kind == "filter":
+            return filter_of(model, graph)
+        if self.kind == "diffusion":
+            return diffusion_of(model, graph)
         budgets = Budget.from_epsilons(graph, nodes, list(self.epsilons), local=self.local)
         results = self.attack(model, graph, nodes, budgets, seed=seed)
+        if self.kind == "degrees":
+            return degrees_of(results, self.epsilons, graph)
         return {"accuracy": [[epsilon, one.accuracy] for epsilon, one in zip(self.epsilons, results, strict=True)]}
 
 

@@ -1,16 +1,14 @@
-"""What has to be run for a table, and what is there already."""
+"""What has to be run for a table or a figure, and what is there already."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
-from edgeproof.experiments.tables import SEEDS, Table
-from edgeproof.splits import PROTOCOLS
 
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
 
@@ -39,38 +37,22 @@ class Job:
         return f"{row.dataset} {row.model} {self.training} {self.recipe.protocol} seed {self.recipe.seed}"
 
 
-def seeds_of(fast: bool) -> tuple[int, ...]:
-    """The paper's seeds; one of them is enough to try things out."""
-    return SEEDS[:1] if fast else SEEDS
+class Experiment(Protocol):
+    """A table or a figure: whatever follows from measurements of trained models."""
+
+    def measures(self, *, fast: bool = False) -> list[Measure]:
+        """Everything that it is made from."""
 
 
-def protocols_of(row: Row) -> tuple[str, ...]:
-    """Protocols that differ for a row: the released scripts mix up the splits of GPRGNN alone, where splits are drawn."""
-    drawn = row.setting == "inductive" and row.dataset not in ("csbm", "squirrel", "ogbn-arxiv")
-    return tuple(PROTOCOLS) if row.model == "GPRGNN" and drawn else ("strict",)
-
-
-def recipes(row: Row, protocol: str, fast: bool = False) -> list[Recipe]:
-    """The models behind a row, one per seed."""
-    return [Recipe(row, seed, protocol, fast) for seed in seeds_of(fast)]
-
-
-def missing(tables: Sequence[Table], store: Store, *, fast: bool = False) -> list[Job]:
-    """Everything that these tables need and the store has not, each thing once, in the tables' order."""
+def missing(experiments: Sequence[Experiment], store: Store, *, fast: bool = False) -> list[Job]:
+    """Everything that these tables and figures need and the store has not, each thing once, in their order."""
     wanted: dict[Recipe, dict[Measure, None]] = {}
-    for measure in measures(tables, fast=fast):
+    for measure in measures(experiments, fast=fast):
         if store.get(measure.identity) is None:
             wanted.setdefault(measure.recipe, {})[measure] = None
     return [Job(recipe, tuple(found)) for recipe, found in wanted.items()]
 
 
-def measures(tables: Iterable[Table], *, fast: bool = False) -> list[Measure]:
-    """Everything that these tables need, each thing once."""
-    needed = (
-        Measure.of(recipe, cell.column)
-        for table in tables
-        for cell in table.cells
-        for protocol in protocols_of(cell.row)
-        for recipe in recipes(cell.row, protocol, fast)
-    )
-    return list(dict.fromkeys(needed))
+def measures(experiments: Iterable[Experiment], *, fast: bool = False) -> list[Measure]:
+    """Everything that these tables and figures need, each thing once."""
+    return list(dict.fromkeys(measure for one in experiments for measure in one.measures(fast=fast)))

@@ -11,12 +11,15 @@ from torch_geometric.data import Data
 
 from edgeproof import datasets, models, splits
 from edgeproof.attacks import LRBCD, PGD, PRBCD, Attack
-from edgeproof.experiments.paper import Row
+from edgeproof.experiments.paper import STAND_IN, Row, is_large, stands_for
 from edgeproof.graph import num_classes
 from edgeproof.models import GraphModel
-from edgeproof.splits import Split
+from edgeproof.splits import PROTOCOLS, Split
 from edgeproof.training import History, TrainConfig, pseudo_labels, train
 
+SEEDS = (0, 1, 5)
+# Graphs too small for 20 labelled and 20 validation nodes of each class: how many of each they have instead.
+_PER_CLASS = {"karate": 1}
 # Graphs that come with masks of their own; the first is tested on its validation nodes, as the paper does.
 _PROVIDED = {"csbm": True, "squirrel": False}
 # Settings of models that differ from their defaults.
@@ -27,6 +30,7 @@ _MODELS: dict[tuple[str, str], dict[str, Any]] = {
     ("GCN", "ogbn-arxiv"): {"hidden_channels": 256, "num_layers": 3},
     ("APPNP", "ogbn-arxiv"): {"hidden_channels": 256},
     ("GPRGNN", "ogbn-arxiv"): {"hidden_channels": 256},
+    ("MLP", "ogbn-arxiv"): {"hidden_channels": 256},
     ("GPRGNN", "csbm"): {"dropout": 0.5},
     ("GPRGNN", "squirrel"): {"hidden_channels": 128, "dropout": 0.5},
     ("GPRGNN", "wikics"): {"hidden_channels": 128},
@@ -65,7 +69,9 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained model."""
         attack = self.attack
+        few = {"per_class": _PER_CLASS[self.row.dataset]} if self.row.dataset in _PER_CLASS else {}
         return {
+            **few,
             "kind": "training",
             "dataset": self.row.dataset,
             "setting": self.row.setting,
@@ -84,7 +90,7 @@ class Recipe:
     @property
     def model_settings(self) -> dict[str, Any]:
         """What differs from the model's defaults."""
-        settings = dict(_MODELS.get((self.row.model, self.row.dataset), {}))
+        settings = dict(_MODELS.get((self.row.model, stands_for(self.row.dataset)), {}))
         if self.row.model == "APPNP" and self.row.attack == "LRBCD":
             # As in the released configurations; the paper's text has one dropout for all.
             settings["dropout"] = 0.5
@@ -96,8 +102,8 @@ class Recipe:
 
     @property
     def config(self) -> TrainConfig:
-        row = self.row
-        settings = {**_TRAINING.get(row.dataset, {}), **_TRAINING.get((row.model, row.dataset), {}), "seed": self.seed}
+        row, graph = self.row, stands_for(self.row.dataset)
+        settings = {**_TRAINING.get(graph, {}), **_TRAINING.get((row.model, graph), {}), "seed": self.seed}
         if row.setting == "transductive":
             settings["patience"] = 300
         if self.fast:
@@ -107,12 +113,12 @@ class Recipe:
     @property
     def label_config(self) -> TrainConfig:
         """Of the model that labels; in the transductive study it is kept at its best of 500 epochs."""
-        config = self.config
-        return replace(config, max_epochs=500, patience=500) if self.row.setting == "transductive" else config
+        config, epochs = self.config, _FAST_EPOCHS if self.fast else 500
+        return replace(config, max_epochs=epochs, patience=epochs) if self.row.setting == "transductive" else config
 
     @property
     def attack(self) -> Attack | None:
-        large, steps = self.row.dataset == "ogbn-arxiv", 2 if self.fast else 20
+        large, steps = is_large(self.row.dataset), 2 if self.fast else 20
         block_size = 10_000 if self.fast else 3_000_000 if large else 1_000_000
         if self.row.attack == "LRBCD":
             return LRBCD(steps=steps, block_size=block_size, lr=4000.0 if large else 2000.0)
@@ -128,14 +134,18 @@ class Recipe:
 
     def data(self) -> Data:
         """The graph; the released code takes Cora and arXiv whole."""
-        return datasets.load(self.row.dataset, largest_component=self.row.dataset not in ("cora", "ogbn-arxiv"))
+        name = self.row.dataset
+        if name == STAND_IN:
+            return datasets.arxiv_stand_in()
+        return datasets.load(name, largest_component=name != "cora" and not is_large(name))
 
     def split(self, data: Data) -> Split:
         if self.row.setting == "transductive":
-            return splits.transductive(data, self.seed)
+            count = _PER_CLASS.get(self.row.dataset, 20)
+            return splits.transductive(data, self.seed, train_per_class=count, val_per_class=count)
         if self.row.dataset in _PROVIDED:
             return splits.provided(data, self._provided_index(data), test_on_val=_PROVIDED[self.row.dataset])
-        if self.row.dataset == "ogbn-arxiv":
+        if is_large(self.row.dataset):
             return splits.provided(data)
         return splits.by_protocol(data, self.seed, model=self.row.model, protocol=self.protocol)
 
@@ -183,4 +193,20 @@ def _known(config: TrainConfig) -> dict[str, Any]:
 
 def local_share(dataset: str) -> float:
     """Budget at each node as a share of its degree, where there are local budgets."""
-    return 0.25 if dataset == "ogbn-arxiv" else 0.5
+    return 0.25 if is_large(dataset) else 0.5
+
+
+def seeds_of(fast: bool) -> tuple[int, ...]:
+    """The paper's seeds; one of them is enough to try things out."""
+    return SEEDS[:1] if fast else SEEDS
+
+
+def protocols_of(row: Row) -> tuple[str, ...]:
+    """Protocols that differ for a row: the released scripts mix up the splits of GPRGNN alone, where splits are drawn."""
+    drawn = row.setting == "inductive" and row.dataset not in _PROVIDED and not is_large(row.dataset)
+    return tuple(PROTOCOLS) if row.model == "GPRGNN" and drawn else ("strict",)
+
+
+def recipes(row: Row, protocol: str, fast: bool = False) -> list[Recipe]:
+    """The models behind a row, one per seed."""
+    return [Recipe(row, seed, protocol, fast) for seed in seeds_of(fast)]

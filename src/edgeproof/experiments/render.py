@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.table import Table as RichTable
@@ -77,8 +78,8 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
 
 def export(comparison: Comparison, form: str) -> str:
     """All cells, one per line, as ``"csv"``, ``"latex"`` or ``"markdown"``."""
-    check_format(form)
-    titles = ["graph", "model", "training", "measured", "paper", "as released", "strict", "verdict, strict"]
+    ours = [protocol.replace("_", " ") + (", fast" if comparison.fast else "") for protocol in PROTOCOLS]
+    titles = ["graph", "model", "training", "measured", "paper", *ours, "verdict, strict"]
     lines = [
         [
             cell.paper.row.dataset,
@@ -91,6 +92,12 @@ def export(comparison: Comparison, form: str) -> str:
         ]
         for cell in comparison.cells
     ]
+    return as_text(titles, lines, form)
+
+
+def as_text(titles: Sequence[str], lines: Sequence[Sequence[str]], form: str) -> str:
+    """A table as ``"csv"``, ``"latex"`` or ``"markdown"``."""
+    check_format(form)
     if form == "csv":
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([titles, *lines])
@@ -102,19 +109,21 @@ def export(comparison: Comparison, form: str) -> str:
 
 
 def check_format(form: str) -> None:
-    """Raise unless :func:`export` knows this form."""
+    """Raise unless :func:`as_text` knows this form."""
     if form not in _FORMATS:
         raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
 
 
 def page(comparisons: list[Comparison]) -> str:
     """A page in Markdown: how many cells match, and every cell that has been run."""
+    fast = any(comparison.fast for comparison in comparisons)
     lines = [
         "# Our figures beside the paper's",
         "",
         "Made by `edgeproof reproduce --page`; every result, with the command and the machine that made it, is in the store,",
         "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors.",
         "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
+        *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
         "| table | about | protocol | cells | matched | better | worse | not run |",
         "|---|---|---|---|---|---|---|---|",

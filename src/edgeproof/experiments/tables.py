@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgeproof._names import unknown_name
+from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Column, Printed, Row, printed
-
-SEEDS = (0, 1, 5)
+from edgeproof.experiments.recipe import protocols_of, recipes
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,15 @@ class Table:
     @property
     def columns(self) -> list[Column]:
         return list(dict.fromkeys(cell.column for cell in self.cells))
+
+    def measures(self, *, fast: bool = False) -> list[Measure]:
+        """Everything that it is made from, under both protocols where they differ."""
+        return [
+            Measure.of(recipe, cell.column)
+            for cell in self.cells
+            for protocol in protocols_of(cell.row)
+            for recipe in recipes(cell.row, protocol, fast)
+        ]
 
 
 TABLES = (

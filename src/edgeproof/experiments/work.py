@@ -15,12 +15,15 @@ from torch_geometric.data import Data
 
 from edgeproof import serialization
 from edgeproof._files import replacing
+from edgeproof.analysis import Coefficients
+from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store
 from edgeproof.models import GraphModel
 from edgeproof.result import describe_environment
+from edgeproof.training import Epoch, TensorBoardLog
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,12 @@ class Product:
     Args:
         record: the result.
         model: the bytes of the model's file.
+        epochs: how its training went; kept nowhere but in a log.
     """
 
     record: Record
     model: bytes | None = None
+    epochs: tuple[Epoch, ...] = ()
 
 
 def work(job: Job, known: bytes | None, device: str, threads: int, command: str) -> Iterator[Product]:
@@ -63,7 +68,7 @@ def trained(recipe: Recipe, data: Data, device: str, threads: int, command: str)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
     record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())
-    return Product(record, _to_bytes(model))
+    return Product(record, _to_bytes(model), history.epochs)
 
 
 def measured(measure: Measure, data: Data, model: bytes, device: str, threads: int, command: str) -> Product:
@@ -77,6 +82,28 @@ def measured(measure: Measure, data: Data, model: bytes, device: str, threads: i
     return Product(Record(measure.identity, found, command, describe_environment(device), seconds, notes))
 
 
+def read_off(job: Job, store: Store, command: str) -> Iterator[Product]:
+    """What needs no model: a diffusion that GPRGNN has learned is in the record of its training.
+
+    Args:
+        job: what is wanted of a model.
+        store: where the record of its training may be.
+        command: what to write down as having made it.
+    """
+    record = store.get(job.recipe.identity)
+    wanted = [measure for measure in job.measures if measure.kind in ("filter", "diffusion")]
+    if record is None or "gamma" not in record.notes or job.recipe.row.model != "GPRGNN" or not wanted:
+        return
+    learned = Coefficients.of(record.notes["gamma"], self_loops=True, model="GPRGNN")
+    graph = job.recipe.data()
+    for measure in wanted:
+        start = time.perf_counter()
+        found = filter_of(learned, graph) if measure.kind == "filter" else diffusion_of(learned, graph)
+        seconds = round(time.perf_counter() - start, 2)
+        notes = {"from": "the coefficients in the record of the training", "training": record.key}
+        yield Product(Record(measure.identity, found, command, describe_environment("cpu"), seconds, notes))
+
+
 @contextmanager
 def _set_up(threads: int) -> Iterator[None]:
     torch.set_num_threads(threads)
@@ -86,13 +113,32 @@ def _set_up(threads: int) -> Iterator[None]:
         yield
 
 
-def keep(product: Product, store: Store) -> None:
-    """Put a product into a store: first the model, so that a result never lacks the model that it is of."""
+def keep(product: Product, store: Store, log_dir: Path | None = None) -> None:
+    """Put a product into a store: first the model, so that a result never lacks the model that it is of.
+
+    Args:
+        product: what to keep.
+        store: where.
+        log_dir: where TensorBoard will look for how trainings went, one folder for each.
+    """
     if product.model is not None:
         path = store.model_path(product.record.identity)
         with replacing(path) as temporary:
             temporary.write_bytes(product.model)
+    if log_dir is not None and product.epochs:
+        with TensorBoardLog(log_dir / _log_name(product.record)) as log:
+            for epoch in product.epochs:
+                log(epoch)
     store.put(product.record)
+
+
+def _log_name(record: Record) -> str:
+    """A name that says what was trained, and is the result's own."""
+    about = record.identity
+    labels = "regular" if about["label_config"] is None else "self"
+    against = labels if about["attack"] is None else f"{about['attack'].partition('(')[0]}-{about['epsilon']:g}"
+    parts = (about["dataset"], about["model"], against, about["protocol"], about["seed"], record.key[:8])
+    return "-".join(map(str, parts))
 
 
 def known_model(job: Job, store: Store) -> bytes | None:

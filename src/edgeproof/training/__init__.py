@@ -7,6 +7,7 @@ from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
 from edgeproof.training.presets import PRESETS, Preset
 from edgeproof.training.self_training import LabelWarning, PseudoLabels
+from edgeproof.training.tensorboard import TensorBoardLog
 
 __all__ = [
     "PRESETS",
@@ -16,6 +17,7 @@ __all__ = [
     "Memorizing",
     "Preset",
     "PseudoLabels",
+    "TensorBoardLog",
     "Threat",
     "TrainConfig",
     "pseudo_labels",

@@ -18,7 +18,7 @@ from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_warm_start, make_threat
 from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
-from edgeproof.training.history import History
+from edgeproof.training.history import History, Observer
 from edgeproof.training.loop import fit
 from edgeproof.training.presets import configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
@@ -38,6 +38,7 @@ def train(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
+    observe: Observer | None = None,
     **settings: Unpack[TrainSettings],
 ) -> History:
     """Train ``model`` on ``split.train``, and leave it at its best epoch.
@@ -65,6 +66,8 @@ def train(
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
+        observe: called with every :class:`Epoch` of the model itself, not of those that label, as soon as it is over; for
+            example a :class:`~edgeproof.training.TensorBoardLog`.
         settings: what differs from the preset; see :class:`TrainConfig`.
 
     Returns:
@@ -122,6 +125,7 @@ def train(
         checkpoint=file,
         checkpoint_every=checkpoint_every,
         show=progress,
+        observe=observe,
     )
     return replace(history, config=config, pseudo_labels=known)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,10 @@ class Epoch:
     clean_val_loss: float | None = None
     clean_val_accuracy: float | None = None
     gamma: tuple[float, ...] | None = None
+
+
+# What is told of every epoch as soon as it is over.
+Observer = Callable[[Epoch], None]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from edgeproof.splits import Split
 from edgeproof.training.adversarial import Threat
 from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.config import TrainConfig
-from edgeproof.training.history import Epoch, History
+from edgeproof.training.history import Epoch, History, Observer
 from edgeproof.training.stage import Stage
 
 
@@ -36,6 +36,7 @@ def fit(
     checkpoint: Path | None,
     checkpoint_every: int,
     show: bool,
+    observe: Observer | None = None,
 ) -> History:
     """Train ``model`` on some nodes of the training graph and their labels; see :func:`edgeproof.train`.
 
@@ -66,7 +67,7 @@ def fit(
         state, initial = RunState(next_epoch=-config.warmup_epochs), _copy(model)
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer, average)
-        _loop(train, val, config, optimizer, average, state, initial, file, show=show)
+        _loop(train, val, config, optimizer, average, state, initial, file, show=show, observe=observe)
 
     assert state.best_epoch is not None
     assert state.stopped is not None
@@ -86,6 +87,7 @@ def _loop(
     file: Checkpoint | None,
     *,
     show: bool,
+    observe: Observer | None,
 ) -> None:
     """Run all epochs that remain, keeping ``state`` up to date; ends with the best parameters (paper, Algorithm 2)."""
     model = train.model
@@ -133,6 +135,8 @@ def _loop(
                 watch.lap("validation")
             record = _record(epoch, measured, val.model)
             state.records.append(record)
+            if observe is not None:
+                observe(record)
             state.flips = flips
 
             # The best epoch so far, and the end (Alg. 2, l. 10 to 13; patience is not in the algorithm).

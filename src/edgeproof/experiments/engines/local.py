@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,24 +20,35 @@ from edgeproof.experiments.work import keep, known_model, work
 
 # Attempts at a job whose process was killed, by the user or for want of memory.
 _ATTEMPTS = 3
+# What a process on a GPU takes for itself and a graph of some thousand nodes. A graph of arXiv's size takes ten times as much:
+# say how many.
+_GPU_MEMORY = 2 << 30
 
 
 class LocalEngine:
     """Worker processes.
 
     Args:
-        processes: how many; by default one for every two cores, and on a GPU as many as there are cores.
+        processes: how many; by default one for every two cores, and on a GPU as many as there are cores, as far as its free
+            memory bears them.
         device: where they compute.
         threads: of each; by default what the cores bear.
+        log_dir: where TensorBoard will look for how trainings went; by default nowhere.
     """
 
-    def __init__(self, processes: int | None = None, device: str = "cpu", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        processes: int | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+        log_dir: Path | None = None,
+    ) -> None:
         cores = os.cpu_count() or 1
         if processes is None:
-            processes = cores if torch.device(device).type == "cuda" else max(1, cores // 2)
+            processes = min(cores, _bearable(device)) if torch.device(device).type == "cuda" else max(1, cores // 2)
         if processes < 1:
             raise ValueError(f"expected at least one process, got {processes}")
-        self.processes, self.device = processes, device
+        self.processes, self.device, self.log_dir = processes, device, log_dir
         self.threads = threads or max(1, cores // processes)
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
@@ -48,9 +60,8 @@ class LocalEngine:
             with ProcessPoolExecutor(
                 self.processes, mp_context=get_context("spawn"), initializer=end_with_parent
             ) as pool:
-                futures = {
-                    pool.submit(_work_into, job, store.root, self.device, self.threads, command): job for job in waiting
-                }
+                how = (store.root, self.device, self.threads, command, self.log_dir)
+                futures = {pool.submit(_work_into, job, *how): job for job in waiting}
                 try:
                     for future in as_completed(futures):
                         job = futures[future]
@@ -89,12 +100,21 @@ def end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _work_into(job: Job, root: Path, device: str, threads: int, command: str) -> None:
+def _work_into(job: Job, root: Path, device: str, threads: int, command: str, log_dir: Path | None) -> None:
     store = Store(root)
     # What an earlier attempt found need not be found again.
     left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
     for product in work(left, known_model(job, store), device, threads, command):
-        keep(product, store)
+        keep(product, store, log_dir)
+
+
+def _bearable(device: str) -> int:
+    """How many processes the free memory of a GPU bears."""
+    if not torch.cuda.is_available():
+        # Only asked how long it would take on one.
+        return sys.maxsize
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(1, free // _GPU_MEMORY)
 
 
 def _outcome(future: Future[None]) -> BaseException | None:

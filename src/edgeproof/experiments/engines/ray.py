@@ -8,6 +8,7 @@ is never asked for again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from edgeproof.experiments.engines.base import Report, raise_if_failed
@@ -27,9 +28,12 @@ class RayEngine:
             machine.
         cpus: cores that a task takes.
         gpus: share of a GPU that a task takes; above 0, tasks compute there.
+        log_dir: where TensorBoard will look for how trainings went, on the driver's machine; by default nowhere.
     """
 
-    def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0) -> None:
+    def __init__(
+        self, address: str | None = None, cpus: float = 1, gpus: float = 0, log_dir: Path | None = None
+    ) -> None:
         try:
             import ray
         except ImportError as error:
@@ -37,7 +41,7 @@ class RayEngine:
         if cpus <= 0 or gpus < 0:
             raise ValueError(f"expected cpus > 0 and gpus >= 0, got {cpus} and {gpus}")
         self.ray: Any = ray
-        self.address, self.cpus, self.gpus = address, cpus, gpus
+        self.address, self.cpus, self.gpus, self.log_dir = address, cpus, gpus, log_dir
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
@@ -91,7 +95,7 @@ class _Run:
             except (self.ray.exceptions.RayError, self.ray.exceptions.RayTaskError) as error:
                 self._fail(job, error)
                 continue
-            keep(product, self.store)
+            keep(product, self.store, self.engine.log_dir)
             if is_training:
                 assert product.model is not None
                 self._measure(job, product.model)

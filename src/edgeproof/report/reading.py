@@ -1,0 +1,192 @@
+"""What the commands of the library have saved, as runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edgeproof.certificates import Certificate
+from edgeproof.experiments.store import SCHEMA as STORE_SCHEMA
+from edgeproof.experiments.store import Record, key_of
+from edgeproof.report.filters import Filter
+from edgeproof.report.outcomes import Outcomes
+from edgeproof.report.runs import Attacked, Certified, Row, Run, self_trained
+from edgeproof.result import Result
+
+NODES = ".nodes"
+_MADE_BY = "edgeproof train, attack, evaluate, certify or reproduce"
+_CERTIFIED = re.compile(r"certified, (\d+) added, (\d+) deleted")
+
+
+def nodes_file(result_file: Path) -> Path:
+    """Where the outcomes of single nodes lie: beside the result file."""
+    return result_file.with_name(result_file.name + NODES)
+
+
+def read(paths: Sequence[str | Path]) -> list[Run]:
+    """Runs from files and folders; files about the same model become one run.
+
+    Args:
+        paths: result files, models or certificates with their result file beside them, or folders of such files; each may have
+            a name in front, as in ``robust=runs/robust``, which the models in it are then called by.
+
+    Raises:
+        ValueError: if something is missing, damaged, or no result.
+    """
+    if not paths:
+        raise ValueError("expected at least one file or folder to report on, got none")
+    found: dict[str, Run] = {}
+    for name, path in map(_named, paths):
+        for file in _files(path):
+            key, run = _read(file)
+            run = replace(run, name=name or run.name)
+            found[key] = found[key].joined(run) if key in found else run
+    return list(found.values())
+
+
+def _named(path: str | Path) -> tuple[str, Path]:
+    name, equals, rest = str(path).partition("=")
+    if Path(path).exists() or not equals:
+        return "", Path(path)
+    return name, Path(rest)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = sorted(path.glob("*.json"))
+        if not files:
+            raise ValueError(f"no results in the folder {path}: expected .json files of {_MADE_BY}")
+        return files
+    if not path.exists():
+        raise FileNotFoundError(f"no file or folder {path}; expected what {_MADE_BY} has saved")
+    if path.suffix == ".json":
+        return [path]
+    beside = path.with_name(path.name + ".json")
+    if not beside.exists():
+        raise ValueError(f"{path} has no result file {beside.name} beside it, which says what it is about")
+    return [beside]
+
+
+def _read(file: Path) -> tuple[str, Run]:
+    """A file's run, and a key that is the same for all files about the same model."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read as JSON: {error}") from error
+    try:
+        if isinstance(content, dict) and "identity" in content:
+            return _of_record(content)
+        return _of_result(Result.read(file), file)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is no file of {_MADE_BY}: {error!r}") from error
+    except ValueError as error:
+        shown = str(error) if str(file) in str(error) else f"{file}: {error}"
+        raise ValueError(f"{shown}; expected a file of {_MADE_BY}") from error
+
+
+def _of_result(result: Result, file: Path) -> tuple[str, Run]:
+    model = {name: value for name, value in result.model.items() if name != "filter"}
+    about = (result.dataset, result.split.get("fingerprint"))
+    identity = model.get("fingerprint") or key_of({"model": model, "training": result.training})
+    run = Run(
+        name=_call(str(model["name"]), result.training, result.split.get("rule")),
+        dataset=result.dataset,
+        model=model,
+        split=result.split,
+        training=result.training,
+        seed=result.training.get("seed"),
+        filter=Filter.read(result.model["filter"]) if "filter" in result.model else None,
+        commands=(result.command,),
+        environment=result.environment,
+    )
+    return f"{about} {identity}", replace(run, **_measured(result, file))
+
+
+def _measured(result: Result, file: Path) -> dict[str, Any]:
+    """What this file adds to what is known about its model."""
+    tested = [score for score in result.scores if score.nodes == "test"]
+    if any(_CERTIFIED.fullmatch(score.attack) for score in tested):
+        certificate = file.with_name(file.name.removesuffix(".json"))
+        if not certificate.exists():
+            raise ValueError(f"{file} is about the certificate {certificate}, which is not there")
+        return {"certified": Certified.of(Certificate.load(certificate)), "warnings": result.warnings}
+    clean = next((score.accuracy for score in tested if score.attack == "clean"), None)
+    threat = result.threat
+    if not threat:
+        return {"clean": clean, "warnings": result.warnings}
+    more = {(row["attack"], row["epsilon"]): row for row in threat.get("rows", [])}
+    rows = tuple(
+        Row(
+            score.attack,
+            score.epsilon,
+            score.accuracy,
+            threat["budgets"].get(str(score.epsilon)),
+            *(more.get((score.attack, score.epsilon), {}).get(name) for name in ("flips", "seconds")),
+        )
+        for score in tested
+        if score.attack not in ("clean", "worst")
+    )
+    nodes = nodes_file(file)
+    attacked = Attacked(
+        local=threat["local"],
+        count=threat["count"],
+        rows=rows,
+        outcomes=(Outcomes.load(nodes),) if nodes.exists() else (),
+        warnings=result.warnings,
+    )
+    return {"clean": clean, "attacked": (attacked,) if rows else ()}
+
+
+def _of_record(content: dict[str, Any]) -> tuple[str, Run]:
+    """What ``edgeproof reproduce`` has stored."""
+    if content.pop("schema", None) != STORE_SCHEMA:
+        raise ValueError("it is stored in another version")
+    record = Record(**content)
+    kind, training = str(record.identity["kind"]), record.identity
+    training = training if kind == "training" else training["training"]
+    values, name = record.values, str(training["model"])
+    about = {**training["config"], **{key: training[key] for key in ("attack", "epsilon", "local", "count")}}
+    about["self_training"] = training["label_config"] is not None
+    run = Run(
+        name=_call(name, about, training["protocol"]),
+        dataset=str(training["dataset"]),
+        model={"name": name, "settings": training["model_settings"]},
+        split={name: training[name] for name in ("setting", "protocol")},
+        training=about,
+        seed=int(training["seed"]),
+        commands=(record.command,),
+        environment=record.environment,
+    )
+    if kind == "clean":
+        run = replace(run, clean=float(values["accuracy"][0][1]))
+    elif kind == "smoothing":
+        run = replace(run, certified=_of_smoothing(record))
+    elif kind != "training":
+        rows = tuple(Row(kind, float(epsilon), float(accuracy)) for epsilon, accuracy in values["accuracy"])
+        run = replace(run, attacked=(Attacked(record.identity["local"], record.identity["count"], rows),))
+    return key_of(training), run
+
+
+def _of_smoothing(record: Record) -> Certified:
+    noise = dict(re.findall(r"(p_add|p_del)=([\d.e-]+)", str(record.identity["smoothing"])))
+    return Certified(
+        shares={(int(a), int(d)): float(share) for a, d, share in record.values["certified_accuracy"]},
+        labelled=True,
+        settings={
+            **{name: float(value) for name, value in noise.items()},
+            "samples": int(record.identity["samples"]),
+            "alpha": float(record.identity["alpha"]),
+        },
+        abstained=float(record.values["abstained"]),
+    )
+
+
+def _call(model: str, training: Mapping[str, Any], rule: object) -> str:
+    attack = training.get("attack")
+    against = f" against {str(attack).partition('(')[0]} {training['epsilon']:g}" if attack else ""
+    labelled = " self-trained" if self_trained(training) else ""
+    return f"{model}{labelled}{against}" + (", as released" if rule == "as_released" else "")
