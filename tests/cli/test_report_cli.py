@@ -52,6 +52,13 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     for number, (attack, epsilon) in enumerate(outcomes.keys):
         share = float((outcomes.margins[number] > 0).double().mean())
         assert share == pytest.approx(result.score("test", attack, epsilon))
+    # The page takes the place of nothing that it is about.
+    for name in ("model.safetensors", "evaluation.json", "evaluation.json.nodes", "certificate"):
+        before = (tested / name).read_bytes()
+        code, _, err = run("report", str(tested), "--out", f"out/../runs/{name}")
+        assert code == 1
+        assert "expected another --out than the files to report on" in err
+        assert (tested / name).read_bytes() == before
 
 
 @pytest.mark.parametrize(

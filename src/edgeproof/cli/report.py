@@ -11,6 +11,7 @@ from rich.console import Console
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof.report.page import TITLE
+from edgeproof.report.reading import inputs
 
 
 def report(
@@ -39,6 +40,8 @@ def report(
     Two models: [bold]edgeproof report regular=runs/regular robust=runs/robust[/]
     """
     check_writable(out)
+    if out.resolve() in inputs(runs):
+        raise ValueError(f"expected another --out than the files to report on, got {out}")
     found = ep.report.read(runs)
     ep.report.write(found, out, title=title)
     size = out.stat().st_size / 1000

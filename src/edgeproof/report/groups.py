@@ -81,10 +81,11 @@ class Group:
         found = [run.filter for run in self.runs if run.filter is not None]
         if not found:
             return None
+        shares = [one.own_share for one in found if one.own_share is not None]
         return Filter(
             gamma=_means([one.gamma for one in found]),
             self_loops=found[0].self_loops,
-            own_share=statistics.fmean(one.own_share for one in found),
+            own_share=statistics.fmean(shares) if len(shares) == len(found) else None,
             mean_frequency=statistics.fmean(one.mean_frequency for one in found),
             density=_means([one.density for one in found]),
         )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgeproof.attacks import available
 from edgeproof.certificates import Certificate
 from edgeproof.experiments.store import SCHEMA as STORE_SCHEMA
 from edgeproof.experiments.store import Record, key_of
@@ -19,6 +20,8 @@ from edgeproof.result import Result
 
 NODES = ".nodes"
 _MADE_BY = "edgeproof train, attack, evaluate, certify or reproduce"
+# What the store keeps for figures of the paper, and this page has no place for.
+_FIGURES_ONLY = ("diffusion", "degrees")
 _CERTIFIED = re.compile(r"certified, (\d+) added, (\d+) deleted")
 
 
@@ -40,12 +43,32 @@ def read(paths: Sequence[str | Path]) -> list[Run]:
     if not paths:
         raise ValueError("expected at least one file or folder to report on, got none")
     found: dict[str, Run] = {}
+    names: dict[str, str] = {}
     for name, path in map(_named, paths):
         for file in _files(path):
             key, run = _read(file)
-            run = replace(run, name=name or run.name)
+            if run is None:
+                continue
+            if name and names.setdefault(key, name) != name:
+                raise ValueError(f"expected one name of the model of {file}, got {names[key]!r} and {name!r}")
             found[key] = found[key].joined(run) if key in found else run
-    return list(found.values())
+    if not found:
+        raise ValueError(f"nothing to report in {', '.join(map(str, paths))}")
+    runs = [replace(run, name=names.get(key, run.name)) for key, run in found.items()]
+    return sorted(runs, key=_order)
+
+
+def inputs(paths: Sequence[str | Path]) -> set[Path]:
+    """All files that :func:`read` looks at, or that its files are about."""
+    files = [file for _, path in map(_named, paths) for file in _files(path)]
+    return {one.resolve() for file in files for one in (file, nodes_file(file), _beside(file))}
+
+
+def _order(run: Run) -> tuple[str, str, str, int]:
+    """The files of the store are named by hashes, whose order means nothing; others stay as they were given."""
+    if "protocol" not in run.split:
+        return "", "", "", 0
+    return run.dataset, str(run.model["name"]), run.name, run.seed or 0
 
 
 def _named(path: str | Path) -> tuple[str, Path]:
@@ -71,8 +94,13 @@ def _files(path: Path) -> list[Path]:
     return [beside]
 
 
-def _read(file: Path) -> tuple[str, Run]:
-    """A file's run, and a key that is the same for all files about the same model."""
+def _beside(file: Path) -> Path:
+    """The model or certificate that a result file is about."""
+    return file.with_name(file.name.removesuffix(".json"))
+
+
+def _read(file: Path) -> tuple[str, Run | None]:
+    """A file's run, none if it holds nothing to report, and a key that is the same for all files about the same model."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -110,7 +138,7 @@ def _measured(result: Result, file: Path) -> dict[str, Any]:
     """What this file adds to what is known about its model."""
     tested = [score for score in result.scores if score.nodes == "test"]
     if any(_CERTIFIED.fullmatch(score.attack) for score in tested):
-        certificate = file.with_name(file.name.removesuffix(".json"))
+        certificate = _beside(file)
         if not certificate.exists():
             raise ValueError(f"{file} is about the certificate {certificate}, which is not there")
         return {"certified": Certified.of(Certificate.load(certificate)), "warnings": result.warnings}
@@ -137,11 +165,13 @@ def _measured(result: Result, file: Path) -> dict[str, Any]:
         rows=rows,
         outcomes=(Outcomes.load(nodes),) if nodes.exists() else (),
         warnings=result.warnings,
+        # Only an evaluation, which also checks itself, says what the worst case was.
+        checked=any(score.attack == "worst" for score in tested),
     )
     return {"clean": clean, "attacked": (attacked,) if rows else ()}
 
 
-def _of_record(content: dict[str, Any]) -> tuple[str, Run]:
+def _of_record(content: dict[str, Any]) -> tuple[str, Run | None]:
     """What ``edgeproof reproduce`` has stored."""
     if content.pop("schema", None) != STORE_SCHEMA:
         raise ValueError("it is stored in another version")
@@ -155,7 +185,7 @@ def _of_record(content: dict[str, Any]) -> tuple[str, Run]:
         name=_call(name, about, training["protocol"]),
         dataset=str(training["dataset"]),
         model={"name": name, "settings": training["model_settings"]},
-        split={name: training[name] for name in ("setting", "protocol")},
+        split={**{name: training[name] for name in ("setting", "protocol")}, **_tested(record.notes)},
         training=about,
         seed=int(training["seed"]),
         commands=(record.command,),
@@ -165,10 +195,22 @@ def _of_record(content: dict[str, Any]) -> tuple[str, Run]:
         run = replace(run, clean=float(values["accuracy"][0][1]))
     elif kind == "smoothing":
         run = replace(run, certified=_of_smoothing(record))
-    elif kind != "training":
-        rows = tuple(Row(kind, float(epsilon), float(accuracy)) for epsilon, accuracy in values["accuracy"])
+    elif kind == "filter":
+        run = replace(run, filter=Filter.read(values))
+    elif (attack := kind.removesuffix("-global")) in available():
+        rows = tuple(Row(attack, float(epsilon), float(accuracy)) for epsilon, accuracy in values["accuracy"])
         run = replace(run, attacked=(Attacked(record.identity["local"], record.identity["count"], rows),))
+    elif kind in _FIGURES_ONLY:
+        return key_of(training), None
+    elif kind != "training":
+        raise ValueError(f"it holds a measurement of an unknown kind, {kind!r}")
     return key_of(training), run
+
+
+def _tested(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """How many nodes were tested, and how many of them training has seen, by the names that a result has for them."""
+    names = {"test_nodes": "test", "test_nodes_seen": "test_nodes_seen"}
+    return {ours: notes[theirs] for theirs, ours in names.items() if theirs in notes}
 
 
 def _of_smoothing(record: Record) -> Certified:

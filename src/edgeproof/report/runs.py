@@ -50,6 +50,7 @@ class Attacked:
         rows: every attack at every epsilon, once.
         outcomes: what became of the nodes, one for each evaluation that kept them.
         warnings: of the self-checks.
+        checked: whether self-checks were run on all rows, as an evaluation does.
     """
 
     local: float | str | None
@@ -57,6 +58,7 @@ class Attacked:
     rows: tuple[Row, ...]
     outcomes: tuple[Outcomes, ...] = ()
     warnings: tuple[str, ...] = ()
+    checked: bool = False
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -207,6 +209,7 @@ class Run:
         return replace(
             self,
             name=self.name or other.name,
+            split={**self.split, **other.split},
             seed=other.seed if self.seed is None else self.seed,
             clean=other.clean if self.clean is None else self.clean,
             attacked=_merged([*self.attacked, *other.attacked]),
@@ -230,6 +233,7 @@ def _attacked(found: Evaluation, data: Data, nodes: Tensor) -> Attacked:
         rows=tuple(Row(row.attack, row.epsilon, row.accuracy, row.total, row.flips, row.seconds) for row in found.rows),
         outcomes=(Outcomes.of(found.results, data, nodes),),
         warnings=found.warnings,
+        checked=True,
     )
 
 
@@ -252,6 +256,7 @@ def _one(parts: list[Attacked]) -> Attacked:
         rows=tuple(best.values()),
         outcomes=tuple(one for part in parts for one in part.outcomes),
         warnings=_once([warning for part in parts for warning in part.warnings]),
+        checked=all(part.checked for part in parts),
     )
 
 
