@@ -232,11 +232,26 @@ def test_charts_follow_the_width(opened: Any) -> None:
 
 
 def test_printing_opens_the_tables(opened: Any) -> None:
-    closed = "return document.querySelectorAll('figure details:not([open])').length"
+    closed = "return document.querySelectorAll('details:not([open])').length"
     assert opened.execute_script(closed) > 0
     printed = opened.execute_cdp_cmd("Page.printToPDF", {})
     assert len(printed["data"]) > 10_000
     assert opened.execute_script(closed) == 0
+
+
+def test_paper_needs_no_menus(opened: Any) -> None:
+    choose(opened, "rows-0-0", "GPRGNN")
+    choose(opened, "curve-0-attack", "DICE")
+    choose(opened, "nodes-attack", "DICE")
+    opened.execute_script("arguments[0].focus()", find(opened, "#curve-0 .point[tabindex='0']")[0])
+    assert find(opened, "#curve-0 .tip")[0].is_displayed()
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert all(row.is_displayed() for row in find(opened, "#rows-0 tbody tr"))
+    assert not any(one.is_displayed() for one in find(opened, ".tip"))
+    assert texts(opened, "figure:has(#curve-0) .chosen") == ["DICE. "]
+    assert texts(opened, ".three .chosen") == ["GPRGNN, seed 0, DICE, ε = 0.2. "] * 3
+    assert texts(opened, "#nodes-says")[0].startswith("GPRGNN, seed 0, DICE, ε = 0.2: ")
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_everything_has_a_name_for_those_who_cannot_see_it(opened: Any) -> None:
