@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 import edgeproof as ep
 from edgeproof.certificates import Certificate
 from edgeproof.experiments.store import Record, Store
-from edgeproof.report import Row, read, render
+from edgeproof.report import Outcomes, Row, read, render
 from edgeproof.report.groups import group
 from edgeproof.report.words import warnings
 from edgeproof.result import Result, Score
@@ -129,6 +130,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", "cannot be read as JSON"),
+        ("[" * 200_000, "cannot be read as JSON"),
         ("[1, 2]", "is no result"),
         ('{"name": "package"}', "is no result: missing"),
         ('{"identity": {}}', "another version"),
@@ -141,6 +143,74 @@ def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> No
     with pytest.raises(ValueError, match=message) as caught:
         read([file])
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("scores", 1, "epsilon"), None, "expected a number epsilon >= 0, got None"),
+        (("scores", 1, "epsilon"), float("inf"), "expected a number epsilon >= 0, got inf"),
+        (("command",), None, "expected command as a str, got None"),
+        (("dataset",), 3, "expected dataset as a str, got 3"),
+        (("environment",), [1], "expected environment as a dict"),
+        (("warnings",), "boo", "expected warnings as a list, got 'boo'"),
+        (("warnings",), [1], "expected warnings as texts"),
+        (("split", "test"), "99", "number of test nodes = '99'"),
+        (("split", "test"), -5, "number of test nodes = -5"),
+        (("split", "test_nodes_seen"), [], r"number of test nodes seen = \[\]"),
+        (("model", "settings"), [1, 2], r"settings of the model = \[1, 2\]"),
+        (("model", "parameters"), "many", "parameters of the model = 'many'"),
+        (("threat", "budgets"), {"0.1": "<x>"}, "budget = '<x>'"),
+        (("threat", "local"), {"a": 1}, "local budget = {'a': 1}"),
+        (("threat", "count"), 5, "count = 5"),
+    ],
+)
+def test_damaged_entries_are_told(tmp_path: Path, where: tuple[Any, ...], value: object, message: str) -> None:
+    content = json.loads(json.dumps(asdict(attacked("LRBCD", 0.5))))
+    inner = content
+    for step in where[:-1]:
+        inner = inner[step]
+    inner[where[-1]] = value
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        read([file])
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": {"accuracy": []}}, "it holds no accuracies"),
+        ({"values": {"accuracy": [[0.1, 1.5]]}}, "accuracy = 1.5"),
+        ({"values": {}}, "KeyError"),
+        ({"command": None}, "command = None"),
+        ({"environment": [1]}, r"environment = \[1\]"),
+    ],
+)
+def test_damaged_records_are_told(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    put(Store(tmp_path), "LRBCD", {"accuracy": [[0.1, 0.5]]}, training(), **THREATENED)
+    (file,) = tmp_path.glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(ValueError, match=message) as caught:
+        read([file])
+    assert str(file) in str(caught.value)
+
+
+def test_outcomes_of_another_model_are_refused(tmp_path: Path) -> None:
+    # Of four nodes two are right, and one has two classes that lead, which may count either way.
+    margins = torch.tensor([[1.0, 1.0, 0.0, -1.0]])
+    some = torch.ones(4)
+    kept = Outcomes(torch.arange(4), some.int(), None, some, (("LRBCD", 0.1),), margins, margins.int())
+    kept.save(tmp_path / "a.json.nodes")
+    for accuracy, belongs in ((0.25, False), (0.5, True), (0.75, True), (1.0, False)):
+        attacked("LRBCD", accuracy).write(tmp_path / "a.json")
+        with nullcontext() if belongs else pytest.raises(ValueError, match=r"a\.json\.nodes belongs to another result"):
+            (run,) = read([tmp_path / "a.json"])
+            assert len(run.attacked[0].outcomes) == 1
+    attacked("PRBCD", 0.5).write(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=r"a\.json\.nodes belongs to another result"):
+        read([tmp_path / "a.json"])
 
 
 def test_damaged_outcomes_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,6 +62,8 @@ class Filter:
         """From a result file; raises ``ValueError`` for anything that :func:`describe_filter` would not have written."""
         try:
             gamma, density = ([float(one) for one in values[name]] for name in ("gamma", "density"))
+            if not all(map(math.isfinite, [*gamma, *density])) or not any(gamma) or not any(density):
+                raise ValueError("expected coefficients and densities that are finite and not all zero")
             own_share = values.get("own_share")
             return cls(
                 gamma=tuple(gamma),

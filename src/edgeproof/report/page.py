@@ -31,11 +31,11 @@ _SECTIONS = (headline, curves, tested, comparison, attacks, nodes, certificates,
 _SCRIPTS = ("svg.js", "marks.js", "lines.js", "bars.js", "tables.js", "nodes.js", "main.js")
 
 
-def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
+def render(runs: Sequence[Run] | Run, *, title: str = TITLE) -> str:
     """Runs as one HTML page that needs nothing else: no network, no server, no other file.
 
     Args:
-        runs: what was measured, at least one.
+        runs: what was measured: one run, or several.
         title: of the page.
 
     >>> import edgeproof as ep, torch
@@ -45,9 +45,13 @@ def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
     >>> page.startswith("<!doctype html>"), "http://" in page.replace("http://www.w3.org/2000/svg", "")
     (True, False)
     """
-    if not runs:
+    found = [runs] if isinstance(runs, Run) else list(runs)
+    if not found:
         raise ValueError("expected at least one run to report, got none")
-    page = Page(title, tuple(group(runs)))
+    for one in found:
+        if not isinstance(one, Run):
+            raise TypeError(f"expected runs, of Run.of or of read, got {one!r}")
+    page = Page(title, tuple(group(found)))
     sections = [section for make in _SECTIONS if (section := make(page)) is not None]
     charts = {name: chart for section in sections for name, chart in section.charts.items()}
     style = _asset("style.css")
@@ -66,11 +70,11 @@ def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
     )
 
 
-def write(runs: Sequence[Run], path: str | Path = "report.html", *, title: str = TITLE) -> None:
+def write(runs: Sequence[Run] | Run, path: str | Path = "report.html", *, title: str = TITLE) -> None:
     """Write the page of :func:`render`; the file appears whole or not at all.
 
     Args:
-        runs: what was measured: from :meth:`Run.of`, or from files with :func:`read`.
+        runs: what was measured, one run or several: from :meth:`Run.of`, or from files with :func:`read`.
         path: where the page goes.
         title: of the page.
     """

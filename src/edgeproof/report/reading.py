@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ NODES = ".nodes"
 _MADE_BY = "edgeproof train, attack, evaluate, certify or reproduce"
 # What the store keeps for figures of the paper, and this page has no place for.
 _FIGURES_ONLY = ("diffusion", "degrees")
+# Accuracies are kept in single precision.
+_ROUNDING = 1e-6
 _CERTIFIED = re.compile(r"certified, (\d+) added, (\d+) deleted")
 
 
@@ -103,17 +106,50 @@ def _read(file: Path) -> tuple[str, Run | None]:
     """A file's run, none if it holds nothing to report, and a key that is the same for all files about the same model."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read as JSON: {error}") from error
     try:
-        if isinstance(content, dict) and "identity" in content:
-            return _of_record(content)
-        return _of_result(Result.read(file), file)
-    except (KeyError, TypeError, AttributeError) as error:
+        stored = isinstance(content, dict) and "identity" in content
+        key, run = _of_record(content) if stored else _of_result(Result.read(file), file)
+        if run is not None:
+            _check(run)
+        return key, run
+    except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is no file of {_MADE_BY}: {error!r}") from error
     except ValueError as error:
         shown = str(error) if str(file) in str(error) else f"{file}: {error}"
         raise ValueError(f"{shown}; expected a file of {_MADE_BY}") from error
+
+
+def _check(run: Run) -> None:
+    """Raise for what no command writes, before it gets into sums and charts; what is not known may be missing."""
+    rows = [row for one in run.attacked for row in one.rows]
+    whole, number = (int, type(None)), (int, float, type(None))
+    entries: list[tuple[str, object, type | tuple[type, ...]]] = [
+        ("dataset", run.dataset, str),
+        ("environment", run.environment, dict),
+        *(("command", command, str) for command in run.commands),
+        ("name of the model", run.model["name"], str),
+        ("settings of the model", run.model.get("settings", {}), dict),
+        ("parameters of the model", run.model.get("parameters"), whole),
+        ("number of test nodes", run.split.get("test"), whole),
+        ("number of test nodes seen", run.split.get("test_nodes_seen"), whole),
+        ("seed", run.seed, whole),
+        ("epsilon of the training", run.training.get("epsilon"), number),
+        ("local budget of the training", run.training.get("local"), number),
+        ("accuracy", run.clean, number),
+        *(("local budget", one.local, (*number, str)) for one in run.attacked),
+        *(("count", one.count, str) for one in run.attacked),
+        *(("epsilon", row.epsilon, number) for row in rows),
+        *(("accuracy", row.accuracy, number) for row in rows),
+        *(("budget", row.total, whole) for row in rows),
+        *(("number of changes", row.flips, whole) for row in rows),
+        *(("seconds", row.seconds, number) for row in rows),
+    ]
+    for name, value, kind in entries:
+        most = 1.0 if name == "accuracy" else sys.float_info.max
+        if not isinstance(value, kind) or (isinstance(value, (int, float)) and not 0 <= value <= most):
+            raise ValueError(f"it is damaged: {name} = {value!r}")
 
 
 def _of_result(result: Result, file: Path) -> tuple[str, Run]:
@@ -158,17 +194,29 @@ def _measured(result: Result, file: Path) -> dict[str, Any]:
         for score in tested
         if score.attack not in ("clean", "worst")
     )
-    nodes = nodes_file(file)
     attacked = Attacked(
         local=threat["local"],
         count=threat["count"],
         rows=rows,
-        outcomes=(Outcomes.load(nodes),) if nodes.exists() else (),
+        outcomes=_outcomes(nodes_file(file), {(row.attack, row.epsilon): row.accuracy for row in rows}),
         warnings=result.warnings,
         # Only an evaluation, which also checks itself, says what the worst case was.
         checked=any(score.attack == "worst" for score in tested),
     )
     return {"clean": clean, "attacked": (attacked,) if rows else ()}
+
+
+def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:
+    """What became of single nodes, if it was kept; refused where it does not give these accuracies."""
+    if not file.exists():
+        return ()
+    found = Outcomes.load(file)
+    for key, margins in zip(found.keys, found.margins, strict=True):
+        # A node at which two classes lead may count as right or as wrong.
+        low, high = (float(right.double().mean()) for right in (margins > 0, margins >= 0))
+        if key not in accuracies or not low - _ROUNDING <= accuracies[key] <= high + _ROUNDING:
+            raise ValueError(f"{file} belongs to another result: other accuracies under {key[0]} at epsilon {key[1]:g}")
+    return (found,)
 
 
 def _of_record(content: dict[str, Any]) -> tuple[str, Run | None]:
@@ -199,6 +247,8 @@ def _of_record(content: dict[str, Any]) -> tuple[str, Run | None]:
         run = replace(run, filter=Filter.read(values))
     elif (attack := kind.removesuffix("-global")) in available():
         rows = tuple(Row(attack, float(epsilon), float(accuracy)) for epsilon, accuracy in values["accuracy"])
+        if not rows:
+            raise ValueError("it holds no accuracies")
         run = replace(run, attacked=(Attacked(record.identity["local"], record.identity["count"], rows),))
     elif kind in _FIGURES_ONLY:
         return key_of(training), None

@@ -185,8 +185,15 @@ class Run:
         """
         check_data(data, labels=False)
         check_nodes(nodes, data)
+        if not isinstance(name, str):
+            raise TypeError(f"expected a name as text, got {name!r}")
         if evaluation is None and certificate is None:
             raise ValueError("expected an evaluation or a certificate to report, got none")
+        tested = {} if evaluation is None else {"evaluation": next(iter(evaluation.results.values())).margins.numel()}
+        tested |= {} if certificate is None else {"certificate": certificate.prediction.numel()}
+        for what, number in tested.items():
+            if number != nodes.numel():
+                raise ValueError(f"expected the {what} of these {nodes.numel()} nodes, got one of {number} nodes")
         return cls(
             name=name,
             dataset=dataset,
