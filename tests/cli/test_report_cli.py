@@ -42,7 +42,7 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
         ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist()  # as it was saved, so as it is
     )
     assert found.certified is not None
-    for command in ("train", "attack", "evaluate", "certify"):
+    for command in ("train", "attack", "evaluate", "certify", "report"):
         assert f"edgeproof {command} " in page
     # Single nodes are kept by their ids in the whole graph.
     outcomes = Outcomes.load(nodes_file(tested / "evaluation.json"))

@@ -87,8 +87,8 @@ def test_charts_are_drawn(opened: Any) -> None:
     assert len(find(opened, "#curve-0 .line")) == 2 + 2  # lines, and those of the legend
     assert len(find(opened, "#curve-0 .point")) == 6
     assert len(find(opened, "#curve-0 path.bar")) == 6
-    assert len(find(opened, "#gamma .point")) == 11
-    assert len(find(opened, "#spectrum rect.under")) == 41
+    assert len(find(opened, "#gamma-0 .point")) == 11
+    assert len(find(opened, "#spectrum-0 rect.under")) == 41
     for name in ("degree", "margin", "class"):
         assert find(opened, f"#nodes-by-{name} rect.share")
     for one in find(opened, ".chart svg"):
@@ -190,10 +190,10 @@ def test_values_are_reached_by_keys(opened: Any) -> None:
 
 
 def test_values_show_under_the_pointer(opened: Any) -> None:
-    mark = find(opened, "#gamma .point")[0]
+    mark = find(opened, "#gamma-0 .point")[0]
     opened.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", mark)
     webdriver.ActionChains(opened).move_to_element(mark).perform()
-    tip = find(opened, "#gamma .tip")[0]
+    tip = find(opened, "#gamma-0 .tip")[0]
     assert tip.text.startswith("GPRGNN, steps k 0: ")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from edgeproof.report import Attacked, Certified, Outcomes, Row, Run, render
+from edgeproof.report import Attacked, Certified, Filter, Outcomes, Row, Run, render
 
 Parse = Callable[[str], Any]
 
@@ -66,9 +66,9 @@ def cards(page: str, parse: Parse) -> list[str]:
     return [parse(card).text for card in re.findall(r"<article.*?</article>", page)]
 
 
-def views(page: str) -> list[dict[str, Any]]:
+def charts(page: str) -> dict[str, Any]:
     (block,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page)
-    return list(json.loads(block)["nodes"]["runs"][0]["views"])
+    return dict(json.loads(block))
 
 
 def test_the_certificate_is_drawn_the_right_way_round() -> None:
@@ -77,6 +77,31 @@ def test_the_certificate_is_drawn_the_right_way_round() -> None:
         ["0", "80", "60", "20"],
         ["1", "40", "10", "0"],
     ]
+
+
+def test_a_certificate_that_fits_no_page_is_cut_and_says_so() -> None:
+    wide = Certified({(a, d): 0.5 for a in range(2) for d in range(20)}, True, {}, 0.0)
+    page = render([replace(RUN, certified=wide)])
+    assert [len(row) for row in cells(page, "Certified accuracy of net")] == [1 + 17] * 3
+    assert "cut, something is certified up to 1 added and up to 19 deleted" in page
+    assert "; cut" not in render([RUN])
+
+
+def test_filters_lie_over_the_frequencies_of_their_own_graph() -> None:
+    runs = [
+        replace(RUN, dataset=dataset, filter=Filter((1.0,), True, None, 0.5, density))
+        for dataset, density in (("g", (0.25, 0.75)), ("h", (0.5, 0.5)))
+    ]
+    found = charts(render(runs))
+    for number, (name, density) in enumerate((("net, g", [0.25, 0.75]), ("net, h", [0.5, 0.5]))):
+        assert found[f"spectrum-{number}"]["under"] == density
+        for chart in (f"gamma-{number}", f"spectrum-{number}"):
+            assert [one["name"] for one in found[chart]["series"]] == [name]
+
+
+def test_the_pages_own_command_comes_last(parse: Parse) -> None:
+    page = render([replace(RUN, commands=("edgeproof evaluate", "edgeproof train x"))], command="edgeproof report runs")
+    assert parse(page).text.index("edgeproof train x\nedgeproof evaluate\nedgeproof report runs") > 0
 
 
 def test_models_side_by_side() -> None:
@@ -131,7 +156,7 @@ def test_the_self_checks_are_told() -> None:
 
 
 def test_the_nodes_are_those_of_the_run_that_counts() -> None:
-    found = {(view["attack"], view["epsilon"]): view for view in views(render([RUN]))}
+    found = {(view["attack"], view["epsilon"]): view for view in charts(render([RUN]))["nodes"]["runs"][0]["views"]}
     # B kept no nodes.
     assert set(found) == {("worst case", 0.1), ("worst case", 0.2), ("A", 0.1), ("A", 0.2)}
     assert [node for node, *_ in found["A", 0.2]["fallen"]] == [2, 1, 0]
