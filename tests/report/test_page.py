@@ -161,8 +161,11 @@ def test_what_does_not_belong_together_is_told(tmp_path: Path, pages_runs: list[
     scores = ep.evaluate(model, data, few, [0.1], ["FGSM"])
     noise = ep.certificates.SparseSmoothing(0.01, 0.4)
     certificate = noise.certify(model, data, few, samples=50, choosing_samples=10, progress=False)
-    with pytest.raises(ValueError, match="expected the evaluation of these 5 nodes, got one of 3 nodes"):
-        Run.of("net", model, data, many, evaluation=scores)
+    for other in (many, few + 1):
+        with pytest.raises(
+            ValueError, match=f"expected the evaluation of these {len(other)} nodes, got one of other nodes"
+        ):
+            Run.of("net", model, data, other, evaluation=scores)
     with pytest.raises(ValueError, match="expected the certificate of these 5 nodes, got one of 3 nodes"):
         Run.of("net", model, data, many, certificate=certificate)
     with pytest.raises(TypeError, match="expected a name as text, got 3"):

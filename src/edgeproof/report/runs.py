@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch_geometric.data import Data
@@ -189,11 +190,12 @@ class Run:
             raise TypeError(f"expected a name as text, got {name!r}")
         if evaluation is None and certificate is None:
             raise ValueError("expected an evaluation or a certificate to report, got none")
-        tested = {} if evaluation is None else {"evaluation": next(iter(evaluation.results.values())).margins.numel()}
-        tested |= {} if certificate is None else {"certificate": certificate.prediction.numel()}
-        for what, number in tested.items():
-            if number != nodes.numel():
-                raise ValueError(f"expected the {what} of these {nodes.numel()} nodes, got one of {number} nodes")
+        for result in [] if evaluation is None else evaluation.results.values():
+            if not torch.equal(result.nodes.cpu(), nodes.cpu()):
+                raise ValueError(f"expected the evaluation of these {nodes.numel()} nodes, got one of other nodes")
+        if certificate is not None and certificate.prediction.numel() != nodes.numel():
+            number = certificate.prediction.numel()
+            raise ValueError(f"expected the certificate of these {nodes.numel()} nodes, got one of {number} nodes")
         return cls(
             name=name,
             dataset=dataset,
