@@ -248,7 +248,7 @@ def test_paper_needs_no_menus(opened: Any) -> None:
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert all(row.is_displayed() for row in find(opened, "#rows-0 tbody tr"))
     assert not any(one.is_displayed() for one in find(opened, ".tip"))
-    assert texts(opened, "figure:has(#curve-0) .chosen") == ["DICE. "]
+    assert texts(opened, "figure:has(#curve-0) .chosen") == ["Attack: DICE. "]
     assert texts(opened, ".three .chosen") == ["GPRGNN, seed 0, DICE, ε = 0.2. "] * 3
     assert texts(opened, "#nodes-says")[0].startswith("GPRGNN, seed 0, DICE, ε = 0.2: ")
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -38,7 +38,7 @@ function curves(host, { series, menu }) {
   const draw = () => {
     const shown = series.map((one) => ({ ...one, points: one.points[select.value] || [] }));
     const budgets = [...new Set(series.flatMap((one) => Object.values(one.points).flat().map(([a]) => a)))].sort((a, b) => a - b);
-    chosen(host, select.value);
+    chosen(host, `Attack: ${select.value}`);
     lines(host, {
       series: shown, x: "budget ε", y: "accuracy", marks: true, format: (value) => Math.round(100 * value) + " %",
       rangeX: [0, Math.max(...budgets) * 1.03 || 1], rangeY: [0, 1], ticksX: budgets.map((one) => [one, plain(one)]),
