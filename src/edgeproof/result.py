@@ -6,8 +6,10 @@ The schema is documented in ``docs/results.md``; every command of the library wr
 from __future__ import annotations
 
 import json
+import math
 import platform
 from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,12 @@ from edgeproof.splits import Split
 SCHEMA = 2
 # Keys that an earlier layout did not have yet; they then have their defaults.
 _ADDED = {1: {"threat", "warnings"}, 2: set[str]()}
+_TEXTS, _OBJECTS, _LISTS = (
+    ("command", "dataset"),
+    ("split", "model", "training", "environment", "threat"),
+    ("scores", "warnings"),
+)
+_KINDS = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_OBJECTS, dict), **dict.fromkeys(_LISTS, list)}
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class Score:
     accuracy: float
 
     def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < math.inf:
+            raise ValueError(f"expected a number epsilon >= 0, got {self.epsilon!r}")
         if not 0 <= self.accuracy <= 1:
             raise ValueError(f"expected 0 <= accuracy <= 1, got {self.accuracy}")
 
@@ -95,7 +105,7 @@ class Result:
         """From a JSON file; raises ``ValueError`` for anything that :meth:`write` would not have written."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no JSON file: {error}") from error
         found = set(values) if isinstance(values, dict) else set()
         schema = values.get("schema", SCHEMA) if isinstance(values, dict) else SCHEMA
@@ -104,6 +114,11 @@ class Result:
         expected = {entry.name for entry in fields(cls)} - _ADDED[schema]
         if found != expected:
             raise ValueError(f"{path} is no result: missing {sorted(expected - found)}, odd {sorted(found - expected)}")
+        for name, kind in _KINDS.items():
+            if name in values and not isinstance(values[name], kind):
+                raise ValueError(f"{path} is no result: expected {name} as a {kind.__name__}, got {values[name]!r}")
+        if not all(isinstance(warning, str) for warning in values.get("warnings", ())):
+            raise ValueError(f"{path} is no result: expected warnings as texts, got {values['warnings']!r}")
         try:
             scores = tuple(Score(**score) for score in values["scores"])
             return cls(**{**values, "scores": scores, "warnings": tuple(values.get("warnings", ())), "schema": SCHEMA})

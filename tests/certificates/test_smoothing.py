@@ -446,6 +446,8 @@ def test_what_is_no_model_is_refused(sbm: Data) -> None:
         model.forward = lambda x, *_, answer=answer: answer(x)  # type: ignore[method-assign]
         with pytest.raises(ValueError, match=r"expected logits of shape \[\d+, classes\] from GCN, got"):
             SMOOTHING.certify(model, sbm, torch.arange(5), 100)
+    with pytest.raises(ValueError, match="GCN has a layer GCNConv with cached=True"):
+        SMOOTHING.certify(PyGGCN(21, 8, 2, 2, cached=True), sbm, torch.arange(5), 100)
     model = build()
     model.forward = lambda x, *_: x[:, :2] * torch.nan  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="expected finite logits from GCN, got NaN or Inf on the clean graph"):

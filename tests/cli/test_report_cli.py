@@ -42,7 +42,7 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
         ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist()  # as it was saved, so as it is
     )
     assert found.certified is not None
-    for command in ("train", "attack", "evaluate", "certify"):
+    for command in ("train", "attack", "evaluate", "certify", "report"):
         assert f"edgeproof {command} " in page
     # Single nodes are kept by their ids in the whole graph.
     outcomes = Outcomes.load(nodes_file(tested / "evaluation.json"))
@@ -52,6 +52,13 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     for number, (attack, epsilon) in enumerate(outcomes.keys):
         share = float((outcomes.margins[number] > 0).double().mean())
         assert share == pytest.approx(result.score("test", attack, epsilon))
+    # The page takes the place of nothing that it is about.
+    for name in ("model.safetensors", "evaluation.json", "evaluation.json.nodes", "certificate"):
+        before = (tested / name).read_bytes()
+        code, _, err = run("report", str(tested), "--out", f"out/../runs/{name}")
+        assert code == 1
+        assert "expected another --out than the files to report on" in err
+        assert (tested / name).read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ def test_charts_are_drawn(opened: Any) -> None:
     assert len(find(opened, "#curve-0 .line")) == 2 + 2  # lines, and those of the legend
     assert len(find(opened, "#curve-0 .point")) == 6
     assert len(find(opened, "#curve-0 path.bar")) == 6
-    assert len(find(opened, "#gamma .point")) == 11
-    assert len(find(opened, "#spectrum rect.under")) == 41
+    assert len(find(opened, "#gamma-0 .point")) == 11
+    assert len(find(opened, "#spectrum-0 rect.under")) == 41
     for name in ("degree", "margin", "class"):
         assert find(opened, f"#nodes-by-{name} rect.share")
     for one in find(opened, ".chart svg"):
@@ -190,10 +190,10 @@ def test_values_are_reached_by_keys(opened: Any) -> None:
 
 
 def test_values_show_under_the_pointer(opened: Any) -> None:
-    mark = find(opened, "#gamma .point")[0]
+    mark = find(opened, "#gamma-0 .point")[0]
     opened.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", mark)
     webdriver.ActionChains(opened).move_to_element(mark).perform()
-    tip = find(opened, "#gamma .tip")[0]
+    tip = find(opened, "#gamma-0 .tip")[0]
     assert tip.text.startswith("GPRGNN, steps k 0: ")
 
 
@@ -232,11 +232,26 @@ def test_charts_follow_the_width(opened: Any) -> None:
 
 
 def test_printing_opens_the_tables(opened: Any) -> None:
-    closed = "return document.querySelectorAll('figure details:not([open])').length"
+    closed = "return document.querySelectorAll('details:not([open])').length"
     assert opened.execute_script(closed) > 0
     printed = opened.execute_cdp_cmd("Page.printToPDF", {})
     assert len(printed["data"]) > 10_000
     assert opened.execute_script(closed) == 0
+
+
+def test_paper_needs_no_menus(opened: Any) -> None:
+    choose(opened, "rows-0-0", "GPRGNN")
+    choose(opened, "curve-0-attack", "DICE")
+    choose(opened, "nodes-attack", "DICE")
+    opened.execute_script("arguments[0].focus()", find(opened, "#curve-0 .point[tabindex='0']")[0])
+    assert find(opened, "#curve-0 .tip")[0].is_displayed()
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert all(row.is_displayed() for row in find(opened, "#rows-0 tbody tr"))
+    assert not any(one.is_displayed() for one in find(opened, ".tip"))
+    assert texts(opened, "figure:has(#curve-0) .chosen") == ["Attack: DICE. "]
+    assert texts(opened, ".three .chosen") == ["GPRGNN, seed 0, DICE, ε = 0.2. "] * 3
+    assert texts(opened, "#nodes-says")[0].startswith("GPRGNN, seed 0, DICE, ε = 0.2: ")
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_everything_has_a_name_for_those_who_cannot_see_it(opened: Any) -> None:

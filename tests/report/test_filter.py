@@ -37,6 +37,6 @@ def test_damage_is_told(cycle: Data) -> None:
     for change in ({"gamma": ["a"]}, {"density": None}):
         with pytest.raises(ValueError, match="its filter is damaged"):
             Filter.read({**values, **change})
-    del values["own_share"]
+    del values["mean_frequency"]
     with pytest.raises(ValueError, match="its filter is damaged: KeyError"):
         Filter.read(values)

@@ -14,6 +14,7 @@ import torch
 
 import edgeproof as ep
 from edgeproof.report import Attacked, Outcomes, Row, Run, render, write
+from edgeproof.report.groups import group
 from edgeproof.report.sections._parts import Page
 from edgeproof.report.sections.nodes import nodes
 
@@ -136,7 +137,7 @@ def test_who_fell_by_hand() -> None:
     )
     attacked = Attacked(None, "incident", (Row("A", 0.1, 0.4),), (outcomes,))
     run = Run("net", "g", {"name": "Net"}, {"test": 5}, clean=0.8, attacked=(attacked,))
-    section = nodes(Page("", tuple(ep.report.page.group([run]))))
+    section = nodes(Page("", tuple(group([run]))))
     assert section is not None
     view = json.loads(json.dumps(section.charts))["nodes"]["runs"][0]["views"][0]
     assert view["says"].startswith("2 of the 4 nodes that were right before the attack fell. They have 1.5 edges")
@@ -152,6 +153,26 @@ def test_a_report_needs_something_to_report() -> None:
         render([])
     with pytest.raises(ValueError, match="expected an evaluation or a certificate"):
         Run.of("net", ep.models.GCN(21, 2), ep.datasets.load("csbm"), torch.arange(3))
+
+
+def test_what_does_not_belong_together_is_told(tmp_path: Path, pages_runs: list[Run]) -> None:
+    data, model = ep.datasets.load("csbm"), ep.models.GCN(21, 2)
+    few, many = torch.arange(3), torch.arange(5)
+    scores = ep.evaluate(model, data, few, [0.1], ["FGSM"])
+    noise = ep.certificates.SparseSmoothing(0.01, 0.4)
+    certificate = noise.certify(model, data, few, samples=50, choosing_samples=10, progress=False)
+    for other in (many, few + 1):
+        with pytest.raises(
+            ValueError, match=f"expected the evaluation of these {len(other)} nodes, got one of other nodes"
+        ):
+            Run.of("net", model, data, other, evaluation=scores)
+    with pytest.raises(ValueError, match="expected the certificate of these 5 nodes, got one of 3 nodes"):
+        Run.of("net", model, data, many, certificate=certificate)
+    with pytest.raises(TypeError, match="expected a name as text, got 3"):
+        Run.of(3, model, data, few, evaluation=scores)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"expected runs, of Run\.of or of read, got 'x'"):
+        write("x", tmp_path / "report.html")  # type: ignore[arg-type]
+    assert render(pages_runs[0]) == render(pages_runs[:1])
 
 
 def test_the_file_is_whole_or_absent(tmp_path: Path, pages_runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import torch
 import edgeproof as ep
 from edgeproof.certificates import Certificate
 from edgeproof.experiments.store import Record, Store
-from edgeproof.report import Row, read
+from edgeproof.report import Outcomes, Row, read, render
 from edgeproof.report.groups import group
+from edgeproof.report.words import warnings
 from edgeproof.result import Result, Score
 
+EXPERIMENTS = Path(__file__).parents[2] / "results" / "experiments"
 SPLIT = {"setting": "inductive", "rule": "released", "seed": 0, "test": 40, "test_nodes_seen": 0, "fingerprint": "f"}
 
 
@@ -127,6 +130,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", "cannot be read as JSON"),
+        ("[" * 200_000, "cannot be read as JSON"),
         ("[1, 2]", "is no result"),
         ('{"name": "package"}', "is no result: missing"),
         ('{"identity": {}}', "another version"),
@@ -141,6 +145,74 @@ def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> No
     assert str(file) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("scores", 1, "epsilon"), None, "expected a number epsilon >= 0, got None"),
+        (("scores", 1, "epsilon"), float("inf"), "expected a number epsilon >= 0, got inf"),
+        (("command",), None, "expected command as a str, got None"),
+        (("dataset",), 3, "expected dataset as a str, got 3"),
+        (("environment",), [1], "expected environment as a dict"),
+        (("warnings",), "boo", "expected warnings as a list, got 'boo'"),
+        (("warnings",), [1], "expected warnings as texts"),
+        (("split", "test"), "99", "number of test nodes = '99'"),
+        (("split", "test"), -5, "number of test nodes = -5"),
+        (("split", "test_nodes_seen"), [], r"number of test nodes seen = \[\]"),
+        (("model", "settings"), [1, 2], r"settings of the model = \[1, 2\]"),
+        (("model", "parameters"), "many", "parameters of the model = 'many'"),
+        (("threat", "budgets"), {"0.1": "<x>"}, "budget = '<x>'"),
+        (("threat", "local"), {"a": 1}, "local budget = {'a': 1}"),
+        (("threat", "count"), 5, "count = 5"),
+    ],
+)
+def test_damaged_entries_are_told(tmp_path: Path, where: tuple[Any, ...], value: object, message: str) -> None:
+    content = json.loads(json.dumps(asdict(attacked("LRBCD", 0.5))))
+    inner = content
+    for step in where[:-1]:
+        inner = inner[step]
+    inner[where[-1]] = value
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        read([file])
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": {"accuracy": []}}, "it holds no accuracies"),
+        ({"values": {"accuracy": [[0.1, 1.5]]}}, "accuracy = 1.5"),
+        ({"values": {}}, "KeyError"),
+        ({"command": None}, "command = None"),
+        ({"environment": [1]}, r"environment = \[1\]"),
+    ],
+)
+def test_damaged_records_are_told(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    put(Store(tmp_path), "LRBCD", {"accuracy": [[0.1, 0.5]]}, training(), **THREATENED)
+    (file,) = tmp_path.glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(ValueError, match=message) as caught:
+        read([file])
+    assert str(file) in str(caught.value)
+
+
+def test_outcomes_of_another_model_are_refused(tmp_path: Path) -> None:
+    # Of four nodes two are right, and one has two classes that lead, which may count either way.
+    margins = torch.tensor([[1.0, 1.0, 0.0, -1.0]])
+    some = torch.ones(4)
+    kept = Outcomes(torch.arange(4), some.int(), None, some, (("LRBCD", 0.1),), margins, margins.int())
+    kept.save(tmp_path / "a.json.nodes")
+    for accuracy, belongs in ((0.25, False), (0.5, True), (0.75, True), (1.0, False)):
+        attacked("LRBCD", accuracy).write(tmp_path / "a.json")
+        with nullcontext() if belongs else pytest.raises(ValueError, match=r"a\.json\.nodes belongs to another result"):
+            (run,) = read([tmp_path / "a.json"])
+            assert len(run.attacked[0].outcomes) == 1
+    attacked("PRBCD", 0.5).write(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=r"a\.json\.nodes belongs to another result"):
+        read([tmp_path / "a.json"])
+
+
 def test_damaged_outcomes_are_refused(tmp_path: Path) -> None:
     attacked("LRBCD", 0.5).write(tmp_path / "a.json")
     (tmp_path / "a.json.nodes").write_bytes(b"nonsense")
@@ -148,41 +220,118 @@ def test_damaged_outcomes_are_refused(tmp_path: Path) -> None:
         read([tmp_path])
 
 
+def training(seed: int = 0, **changes: Any) -> dict[str, Any]:
+    values = {
+        "kind": "training",
+        "dataset": "citeseer",
+        "setting": "inductive",
+        "protocol": "strict",
+        "model": "GCN",
+        "model_settings": {},
+        "config": {"lr": 0.01, "seed": seed},
+        "label_config": None,
+        "attack": None,
+        "epsilon": None,
+        "local": None,
+        "count": "incident",
+        "seed": seed,
+    }
+    return {**values, **changes}
+
+
+def put(store: Store, kind: str, values: dict[str, Any], about: dict[str, Any], /, **more: Any) -> None:
+    identity = about if kind == "training" else {"kind": kind, "training": about, **more}
+    store.put(Record(identity, values, "edgeproof reproduce", {}, 1.0, {"test_nodes": 40, "test_nodes_seen": 12}))
+
+
+THREATENED = {"local": 0.5, "count": "incident"}
+FILTER = {"gamma": [0.5, 0.5], "self_loops": True, "density": [0.5, 0.5], "mean_frequency": 0.3}
+
+
 def test_what_was_reproduced_is_read_with_its_seeds(tmp_path: Path) -> None:
     store = Store(tmp_path)
+    smoothing = {"smoothing": "SparseSmoothing(p_add=0.01, p_del=0.6)", "samples": 100, "alpha": 0.05}
     for seed, accuracy in ((0, 0.5), (1, 0.7)):
-        training = {
-            "kind": "training",
-            "dataset": "citeseer",
-            "setting": "inductive",
-            "protocol": "strict",
-            "model": "GCN",
-            "model_settings": {},
-            "config": {"lr": 0.01, "seed": seed},
-            "label_config": None,
-            "attack": None,
-            "epsilon": None,
-            "local": None,
-            "count": "incident",
-            "seed": seed,
-        }
-        smoothing = {"smoothing": "SparseSmoothing(p_add=0.01, p_del=0.6)", "samples": 100, "alpha": 0.05}
-        for identity, values in (
-            (training, {}),
-            ({"kind": "clean", "training": training}, {"accuracy": [[0.0, 0.8]]}),
-            (
-                {"kind": "LRBCD", "training": training, "local": 0.5, "count": "incident"},
-                {"accuracy": [[0.1, accuracy]]},
-            ),
-            (
-                {"kind": "smoothing", "training": training, **smoothing},
-                {"certified_accuracy": [[0, 0, 0.4], [0, 1, 0.3]], "abstained": 0.1},
-            ),
-        ):
-            store.put(Record(identity, values, "edgeproof reproduce", {}, 1.0, {}))
+        about = training(seed)
+        put(store, "training", {}, about)
+        put(store, "clean", {"accuracy": [[0.0, 0.8]]}, about)
+        put(store, "LRBCD", {"accuracy": [[0.1, accuracy]]}, about, **THREATENED)
+        put(store, "LRBCD-global", {"accuracy": [[0.1, 0.4]]}, about, local=None, count="incident")
+        put(
+            store, "smoothing", {"certified_accuracy": [[0, 0, 0.4], [0, 1, 0.3]], "abstained": 0.1}, about, **smoothing
+        )
+        put(store, "filter", FILTER, about, bins=2)
+        # Two that are for figures of the paper, and no attacks.
+        put(store, "diffusion", {"matrix": [[1.0]]}, about)
+        put(store, "degrees", {"nodes": []}, about, **THREATENED)
     (found,) = group(read([tmp_path]))
     estimate = found.accuracy(("0.5", "incident"), "LRBCD", 0.1)
-    assert estimate == pytest.approx((0.6, 0.5, 0.7))
+    assert estimate is not None
+    assert estimate[:3] == pytest.approx((0.6, 0.5, 0.7))
+    free = found.accuracy(("None", "incident"), "LRBCD", 0.1)
+    assert free is not None
+    assert free.mean == pytest.approx(0.4)
+    assert {row.attack for run in found.runs for one in run.attacked for row in one.rows} == {"LRBCD"}
     assert found.certified is not None
     assert found.certified.settings["p_del"] == 0.6
     assert found.certified.shares[0, 1] == pytest.approx(0.3)
+    assert found.filter is not None
+    assert (found.filter.gamma, found.filter.own_share) == ((0.5, 0.5), None)
+    # Nodes that training has seen are told, and how many there were gives a single run its error bars.
+    assert any("12 of 40 test nodes" in warning for warning in warnings(found))
+    (single,) = group([found.runs[0]])
+    estimate = single.accuracy(("0.5", "incident"), "LRBCD", 0.1)
+    assert estimate is not None
+    assert estimate.low < 0.5 < estimate.high
+
+
+def test_unknown_and_idle_records(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put(store, "diffusion", {"matrix": [[1.0]]}, training())
+    with pytest.raises(ValueError, match="nothing to report in"):
+        read([tmp_path])
+    put(store, "divination", {"accuracy": [[0.1, 0.4]]}, training(), **THREATENED)
+    with pytest.raises(ValueError, match=r"\.json: it holds a measurement of an unknown kind, 'divination'"):
+        read([tmp_path])
+
+
+def test_what_was_reproduced_is_in_an_order_that_means_something(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for dataset in ("b", "a"):
+        for model in ("GCN", "APPNP"):
+            for attack, epsilon in (("LRBCD(steps=1)", 0.1), (None, None)):
+                about = training(dataset=dataset, model=model, attack=attack, epsilon=epsilon)
+                put(store, "clean", {"accuracy": [[0.0, 0.8]]}, about)
+    names = ["APPNP", "APPNP against LRBCD 0.1", "GCN", "GCN against LRBCD 0.1"]
+    assert [(run.dataset, run.name) for run in read([tmp_path])] == [(one, name) for one in "ab" for name in names]
+
+
+@pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="only in the repository")
+def test_the_repositorys_own_results_are_a_page() -> None:
+    runs = read([EXPERIMENTS])
+    known = set(ep.attacks.available())
+    assert {row.attack for run in runs for one in run.attacked for row in one.rows} <= known
+    assert any(run.filter is not None for run in runs)
+    page = render(runs)
+    assert "No self-checks were run on these figures" in page
+    assert "no reason to distrust" not in page
+    assert "test nodes were in graphs that training or validation saw" in page
+
+
+def test_only_an_evaluation_checks_itself(tmp_path: Path) -> None:
+    attacked("LRBCD", 0.5).write(tmp_path / "a.json")
+    worst = Score("test", "worst", 0.1, 0.4)
+    result(CLEAN, Score("test", "PRBCD", 0.1, 0.4), worst, threat=THREAT).write(tmp_path / "b.json")
+    for names, checked in ((["a"], False), (["b"], True), (["a", "b"], False)):
+        (run,) = read([tmp_path / f"{name}.json" for name in names])
+        assert run.attacked[0].checked is checked
+        page = render([run])
+        assert ("no reason to distrust" in page) is checked
+        assert ("No self-checks were run" in page) is not checked
+
+
+def test_a_model_has_one_name(tmp_path: Path) -> None:
+    attacked("LRBCD", 0.5).write(tmp_path / "a.json")
+    assert [run.name for run in read([tmp_path, f"robust={tmp_path}"])] == ["robust"]
+    with pytest.raises(ValueError, match=r"expected one name of the model of .*a\.json, got 'a' and 'b'"):
+        read([f"a={tmp_path}", f"b={tmp_path}"])

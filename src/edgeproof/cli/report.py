@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from rich.console import Console
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof.report.page import TITLE
+from edgeproof.report.reading import inputs
 
 
 def report(
@@ -39,8 +42,10 @@ def report(
     Two models: [bold]edgeproof report regular=runs/regular robust=runs/robust[/]
     """
     check_writable(out)
+    if out.resolve() in inputs(runs):
+        raise ValueError(f"expected another --out than the files to report on, got {out}")
     found = ep.report.read(runs)
-    ep.report.write(found, out, title=title)
+    ep.report.write(found, out, title=title, command=shlex.join(["edgeproof", *sys.argv[1:]]))
     size = out.stat().st_size / 1000
     models = f"{len(found)} model{'s' if len(found) > 1 else ''}"
     Console().print(f"{models}   report: {out} ({size:.0f} kB)", highlight=False, soft_wrap=True, markup=False)

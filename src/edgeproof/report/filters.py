@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,14 +24,14 @@ class Filter:
     Args:
         gamma: sign-fixed, sizes sum to 1.
         self_loops: whether of the normalised :math:`A + I` or of :math:`A`.
-        own_share: how much nodes hear from themselves, see :func:`edgeproof.analysis.own_share`.
+        own_share: how much nodes hear from themselves, see :func:`edgeproof.analysis.own_share`; none if not measured.
         mean_frequency: of white noise that went through, see :class:`edgeproof.analysis.Spectrum`.
         density: share of the graph's eigenvalues in equal bins of [0, 2].
     """
 
     gamma: tuple[float, ...]
     self_loops: bool
-    own_share: float
+    own_share: float | None
     mean_frequency: float
     density: tuple[float, ...]
 
@@ -61,8 +62,16 @@ class Filter:
         """From a result file; raises ``ValueError`` for anything that :func:`describe_filter` would not have written."""
         try:
             gamma, density = ([float(one) for one in values[name]] for name in ("gamma", "density"))
-            numbers = float(values["own_share"]), float(values["mean_frequency"])
-            return cls(tuple(gamma), bool(values["self_loops"]), *numbers, tuple(density))
+            if not all(map(math.isfinite, [*gamma, *density])) or not any(gamma) or not any(density):
+                raise ValueError("expected coefficients and densities that are finite and not all zero")
+            own_share = values.get("own_share")
+            return cls(
+                gamma=tuple(gamma),
+                self_loops=bool(values["self_loops"]),
+                own_share=None if own_share is None else float(own_share),
+                mean_frequency=float(values["mean_frequency"]),
+                density=tuple(density),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"its filter is damaged: {error!r}") from error
 

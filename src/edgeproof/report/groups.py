@@ -21,11 +21,15 @@ _COURSE = {"seed", "epochs", "best_epoch", "stopped", "seconds", "gamma", "label
 
 
 class Estimate(NamedTuple):
-    """A mean, and how far it may be off: one standard error over runs, or the 95 % interval of a share of nodes."""
+    """A mean, how far it may be off, and of how many runs it is.
+
+    The interval is one standard error over runs, or of a single run the 95 % interval of a share of nodes.
+    """
 
     mean: float
     low: float
     high: float
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,15 @@ class Group:
     def attacked(self, kind: tuple[str, str]) -> list[tuple[Run, Attacked]]:
         """The runs that were attacked with budgets of this kind."""
         return [(run, one) for run in self.runs for one in run.attacked if one.kind == kind]
+
+    def largest(self, kind: tuple[str, str]) -> float:
+        """The largest budget of this kind that all runs have, or, if they share none, that most of them have."""
+        times = Counter(epsilon for _, one in self.attacked(kind) for epsilon in one.epsilons)
+        return max(epsilon for epsilon, number in times.items() if number == max(times.values()))
+
+    def at(self, kind: tuple[str, str], epsilon: float) -> Group:
+        """Only the runs that were attacked at this budget."""
+        return Group(self.name, tuple(run for run, one in self.attacked(kind) if epsilon in one.epsilons))
 
     def accuracy(self, kind: tuple[str, str], attack: str, epsilon: float) -> Estimate | None:
         """Of all runs that this attack, or with :data:`WORST` any attack, was run on at this budget."""
@@ -81,10 +94,11 @@ class Group:
         found = [run.filter for run in self.runs if run.filter is not None]
         if not found:
             return None
+        shares = [one.own_share for one in found if one.own_share is not None]
         return Filter(
             gamma=_means([one.gamma for one in found]),
             self_loops=found[0].self_loops,
-            own_share=statistics.fmean(one.own_share for one in found),
+            own_share=statistics.fmean(shares) if len(shares) == len(found) else None,
             mean_frequency=statistics.fmean(one.mean_frequency for one in found),
             density=_means([one.density for one in found]),
         )
@@ -97,13 +111,13 @@ class Group:
             return wilson(found[0][0], found[0][1].split.get("test"))
         values = [value for value, _ in found]
         mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-        return Estimate(mean, max(0.0, mean - error), min(1.0, mean + error))
+        return Estimate(mean, max(0.0, mean - error), min(1.0, mean + error), len(values))
 
 
 def wilson(share: float, number: int | None) -> Estimate:
     """Wilson's 95 % interval of a share of so many nodes; without their number, no interval.
 
-    >>> tuple(round(one, 3) for one in wilson(0.5, 100))
+    >>> tuple(round(one, 3) for one in wilson(0.5, 100)[:3])
     (0.5, 0.404, 0.596)
     """
     if not number:
@@ -116,17 +130,27 @@ def wilson(share: float, number: int | None) -> Estimate:
 
 
 def group(runs: Sequence[Run]) -> list[Group]:
-    """Runs that differ in nothing but their seed together, in the order they came in, each group with a name of its own."""
+    """Runs that differ in nothing but their seed together, in the order they came in, each group with a name of its own.
+
+    Raises:
+        ValueError: if they have certificates that cannot be averaged.
+    """
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(_meant(run), []).append(run)
     names = _distinct([same[0] for same in found.values()])
+    for name, same in zip(names, found.values(), strict=True):
+        certified = [run.certified for run in same if run.certified is not None]
+        if len({(tuple(sorted(one.settings.items())), one.labelled) for one in certified}) > 1:
+            raise ValueError(
+                f"expected certificates of {name} with the same settings, got others: report them on two pages"
+            )
     return [Group(name, tuple(same)) for name, same in zip(names, found.values(), strict=True)]
 
 
 def _meant(run: Run) -> str:
     """The same for runs that differ in nothing but their seed."""
-    model = {name: value for name, value in run.model.items() if name not in ("fingerprint", "parameters")}
+    model = {name: value for name, value in run.model.items() if name != "fingerprint"}
     split = {name: run.split.get(name) for name in ("setting", "rule", "protocol")}
     training = {name: value for name, value in run.training.items() if name not in _COURSE}
     training["self_training"] = self_trained(run.training)

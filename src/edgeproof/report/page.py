@@ -31,12 +31,13 @@ _SECTIONS = (headline, curves, tested, comparison, attacks, nodes, certificates,
 _SCRIPTS = ("svg.js", "marks.js", "lines.js", "bars.js", "tables.js", "nodes.js", "main.js")
 
 
-def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
+def render(runs: Sequence[Run] | Run, *, title: str = TITLE, command: str = "") -> str:
     """Runs as one HTML page that needs nothing else: no network, no server, no other file.
 
     Args:
-        runs: what was measured, at least one.
+        runs: what was measured: one run, or several.
         title: of the page.
+        command: what to type to get the page again; stands below the commands of the runs.
 
     >>> import edgeproof as ep, torch
     >>> data, nodes, model = ep.datasets.load("csbm"), torch.arange(50), ep.models.GCN(21, 2)
@@ -45,9 +46,13 @@ def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
     >>> page.startswith("<!doctype html>"), "http://" in page.replace("http://www.w3.org/2000/svg", "")
     (True, False)
     """
-    if not runs:
+    found = [runs] if isinstance(runs, Run) else list(runs)
+    if not found:
         raise ValueError("expected at least one run to report, got none")
-    page = Page(title, tuple(group(runs)))
+    for one in found:
+        if not isinstance(one, Run):
+            raise TypeError(f"expected runs, of Run.of or of read, got {one!r}")
+    page = Page(title, tuple(group(found)), command)
     sections = [section for make in _SECTIONS if (section := make(page)) is not None]
     charts = {name: chart for section in sections for name, chart in section.charts.items()}
     style = _asset("style.css")
@@ -66,18 +71,21 @@ def render(runs: Sequence[Run], *, title: str = TITLE) -> str:
     )
 
 
-def write(runs: Sequence[Run], path: str | Path = "report.html", *, title: str = TITLE) -> None:
+def write(
+    runs: Sequence[Run] | Run, path: str | Path = "report.html", *, title: str = TITLE, command: str = ""
+) -> None:
     """Write the page of :func:`render`; the file appears whole or not at all.
 
     Args:
-        runs: what was measured: from :meth:`Run.of`, or from files with :func:`read`.
+        runs: what was measured, one run or several: from :meth:`Run.of`, or from files with :func:`read`.
         path: where the page goes.
         title: of the page.
+        command: what to type to get the page again.
     """
     path = Path(path)
     check_writable(path)
     # Names of files may hold bytes that are no text; they must not keep a report from being written.
-    content = render(runs, title=title).encode("utf-8", "replace")
+    content = render(runs, title=title, command=command).encode("utf-8", "replace")
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 

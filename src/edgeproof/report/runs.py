@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch_geometric.data import Data
@@ -50,6 +51,7 @@ class Attacked:
         rows: every attack at every epsilon, once.
         outcomes: what became of the nodes, one for each evaluation that kept them.
         warnings: of the self-checks.
+        checked: whether self-checks were run on all rows, as an evaluation does.
     """
 
     local: float | str | None
@@ -57,6 +59,7 @@ class Attacked:
     rows: tuple[Row, ...]
     outcomes: tuple[Outcomes, ...] = ()
     warnings: tuple[str, ...] = ()
+    checked: bool = False
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -183,8 +186,16 @@ class Run:
         """
         check_data(data, labels=False)
         check_nodes(nodes, data)
+        if not isinstance(name, str):
+            raise TypeError(f"expected a name as text, got {name!r}")
         if evaluation is None and certificate is None:
             raise ValueError("expected an evaluation or a certificate to report, got none")
+        for result in [] if evaluation is None else evaluation.results.values():
+            if not torch.equal(result.nodes.cpu(), nodes.cpu()):
+                raise ValueError(f"expected the evaluation of these {nodes.numel()} nodes, got one of other nodes")
+        if certificate is not None and certificate.prediction.numel() != nodes.numel():
+            number = certificate.prediction.numel()
+            raise ValueError(f"expected the certificate of these {nodes.numel()} nodes, got one of {number} nodes")
         return cls(
             name=name,
             dataset=dataset,
@@ -207,6 +218,7 @@ class Run:
         return replace(
             self,
             name=self.name or other.name,
+            split={**self.split, **other.split},
             seed=other.seed if self.seed is None else self.seed,
             clean=other.clean if self.clean is None else self.clean,
             attacked=_merged([*self.attacked, *other.attacked]),
@@ -230,6 +242,7 @@ def _attacked(found: Evaluation, data: Data, nodes: Tensor) -> Attacked:
         rows=tuple(Row(row.attack, row.epsilon, row.accuracy, row.total, row.flips, row.seconds) for row in found.rows),
         outcomes=(Outcomes.of(found.results, data, nodes),),
         warnings=found.warnings,
+        checked=True,
     )
 
 
@@ -252,6 +265,7 @@ def _one(parts: list[Attacked]) -> Attacked:
         rows=tuple(best.values()),
         outcomes=tuple(one for part in parts for one in part.outcomes),
         warnings=_once([warning for part in parts for warning in part.warnings]),
+        checked=all(part.checked for part in parts),
     )
 
 

@@ -22,15 +22,16 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def estimated(found: Estimate | None) -> str:
-    """A mean with its interval.
+def estimated(found: Estimate | None, of: int = 1) -> str:
+    """A mean with its interval, and how many of the runs have it unless all have.
 
-    >>> estimated(Estimate(0.5, 0.4, 0.6))
-    '50.0 % (40.0 to 60.0)'
+    >>> estimated(Estimate(0.5, 0.4, 0.6)), estimated(Estimate(0.5, 0.5, 0.5), of=2)
+    ('50.0 % (40.0 to 60.0)', '50.0 %, 1 of 2 runs')
     """
-    if found is None or found.low == found.high:
-        return percent(None if found is None else found.mean)
-    return f"{percent(found.mean)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    if found is None:
+        return percent(None)
+    interval = "" if found.low == found.high else f" ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return percent(found.mean) + interval + (f", {found.runs} of {of} runs" if found.runs < of else "")
 
 
 def number(value: float | None, digits: int = 3) -> str:

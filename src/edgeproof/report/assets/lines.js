@@ -36,10 +36,11 @@ function lines(host, { series, x, y, rangeX, rangeY, ticksX, format, marks, unde
 function curves(host, { series, menu }) {
   const select = document.getElementById(menu);
   const draw = () => {
-    const chosen = series.map((one) => ({ ...one, points: one.points[select.value] || [] }));
+    const shown = series.map((one) => ({ ...one, points: one.points[select.value] || [] }));
     const budgets = [...new Set(series.flatMap((one) => Object.values(one.points).flat().map(([a]) => a)))].sort((a, b) => a - b);
+    chosen(host, `Attack: ${select.value}`);
     lines(host, {
-      series: chosen, x: "budget ε", y: "accuracy", marks: true, format: (value) => Math.round(100 * value) + " %",
+      series: shown, x: "budget ε", y: "accuracy", marks: true, format: (value) => Math.round(100 * value) + " %",
       rangeX: [0, Math.max(...budgets) * 1.03 || 1], rangeY: [0, 1], ticksX: budgets.map((one) => [one, plain(one)]),
       say: (name, [a, b, low, high]) => `${name}, ${a ? "ε = " + plain(a) : "clean"}: ${percent(b)}` +
         (high > low ? ` (${percent(low)} to ${percent(high)})` : ""),

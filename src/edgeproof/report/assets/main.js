@@ -7,4 +7,4 @@ for (const [id, chart] of Object.entries(charts)) {
   else (chart.type === "curves" ? curves : filterLines)(document.getElementById(id), chart);
 }
 // Paper cannot be clicked.
-addEventListener("beforeprint", () => document.querySelectorAll("figure details").forEach((one) => { one.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));

@@ -10,13 +10,16 @@ function nodes({ runs }) {
   };
   const view = () => runs[model.value].views.find((one) => one.attack === attack.value && String(one.epsilon) === budget.value);
   const draw = () => {
-    const found = view();
-    document.getElementById("nodes-says").textContent = found.says;
-    for (const [name, host] of places) bars(host, found[name], titles[name]);
+    const found = view(), what = `${runs[model.value].name}, ${found.attack}, ε = ${found.epsilon}`;
+    document.getElementById("nodes-says").textContent = `${what}: ${found.says}`;
+    for (const [name, host] of places) {
+      bars(host, found[name], titles[name]);
+      chosen(host, what);
+    }
     const more = found.left_out ? `; ${found.left_out} more are left out` : "";
     const head = ["node", "class", "edges", "changes at it", "margin before", "margin after"];
     const list = html("details", {}, html("summary", {}, `The ${found.fallen.length + found.left_out} nodes that fell`),
-      makeTable(`Fallen nodes, the surest first${more}`, head, found.fallen));
+      makeTable(`${what}: fallen nodes, the surest first${more}`, head, found.fallen));
     const old = document.querySelector("#nodes-list details");
     list.open = old !== null && old.open;
     document.getElementById("nodes-list").replaceChildren(list);

@@ -49,6 +49,14 @@ function frame(host, { x, y, rangeX, rangeY, ticksX, format, height = 280 }) {
   return { root, toX, toY, width, height, bottom };
 }
 
+// What the menus have chosen, in front of the caption: paper has no menus.
+function chosen(host, text) {
+  const caption = host.parentElement.querySelector("figcaption");
+  const old = caption.querySelector(".chosen");
+  if (old) old.remove();
+  caption.prepend(html("strong", { class: "chosen" }, text + ". "));
+}
+
 // Draw now, and again whenever the place gets another width.
 function drawn(host, draw) {
   let width = -1;

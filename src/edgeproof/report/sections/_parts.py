@@ -56,10 +56,12 @@ class Page:
     Args:
         title: of the page.
         groups: the models.
+        command: how the page was made, if by a command.
     """
 
     title: str
     groups: tuple[Group, ...]
+    command: str = ""
 
     @property
     def scenarios(self) -> list[Scenario]:

@@ -23,13 +23,20 @@ def attacks(page: Page) -> Section | None:
 
 def _warnings(page: Page) -> Html:
     found = [(group.name, warning) for group in page.groups for warning in words.warnings(group)]
-    if not found:
-        return tag(
-            "p", {"class": "fine"}, "The self-checks of the evaluation found no reason to distrust these figures."
-        )
-    items = (tag("li", {}, tag("strong", {}, f"{name}: "), warning) for name, warning in found)
-    title = tag("h3", {"id": "warnings"}, "⚠ Reasons not to trust these figures")
-    return tag("div", {"class": "warning", "role": "note"}, title, tag("ul", {}, *items))
+    unchecked = [
+        group.name for group in page.groups if any(not one.checked for run in group.runs for one in run.attacked)
+    ]
+    parts = []
+    if found:
+        items = (tag("li", {}, tag("strong", {}, f"{name}: "), warning) for name, warning in found)
+        title = tag("h3", {"id": "warnings"}, "⚠ Reasons not to trust these figures")
+        parts.append(tag("div", {"class": "warning", "role": "note"}, title, tag("ul", {}, *items)))
+    if unchecked:
+        which = f"No self-checks were run on these figures, or not on all of them: {', '.join(unchecked)}. "
+        parts.append(tag("p", {}, which, tag("code", {}, "edgeproof evaluate"), " runs them."))
+    elif not found:
+        parts.append(tag("p", {}, "The self-checks of the evaluation found no reason to distrust these figures."))
+    return join(parts)
 
 
 def _table(scenario: Scenario, id_: str) -> Html:

@@ -27,11 +27,13 @@ def certificates(page: Page) -> Section | None:
 
 def _heatmap(name: str, certified: Certified) -> Html:
     alive = [key for key, share in certified.shares.items() if share > 0] or [(0, 0)]
-    added = range(min(max(a for a, _ in alive) + 1, _MOST_ADDED + 1))
-    deleted = range(min(max(d for _, d in alive) + 1, _MOST_DELETED + 1))
+    most_added, most_deleted = (max(radii) for radii in zip(*alive, strict=True))
+    added, deleted = range(min(most_added, _MOST_ADDED) + 1), range(min(most_deleted, _MOST_DELETED) + 1)
+    whole = most_added == added[-1] and most_deleted == deleted[-1]
+    cut = "" if whole else f"; cut, something is certified up to {most_added} added and up to {most_deleted} deleted"
     settings = ", ".join(f"{key} = {value:g}" for key, value in certified.settings.items())
     what = "Certified accuracy" if certified.labelled else "Certified nodes"
-    caption = f"{what} of {name}, % ({settings}; abstained at {words.percent(certified.abstained)})"
+    caption = f"{what} of {name}, % ({settings}; abstained at {words.percent(certified.abstained)}{cut})"
     head = (tag("th", {"scope": "col"}, str(d)) for d in deleted)
     rows = (
         tag(

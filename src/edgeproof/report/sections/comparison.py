@@ -27,7 +27,7 @@ def comparison(page: Page) -> Section | None:
 
 def _accuracies(scenario: Scenario, group: Group) -> list[Cell]:
     found = [group.clean, *(group.accuracy(scenario.kind, WORST, epsilon) for epsilon in scenario.epsilons)]
-    return [valued(None if one is None else one.mean, words.estimated(one)) for one in found]
+    return [valued(None if one is None else one.mean, words.estimated(one, of=len(group.runs))) for one in found]
 
 
 def _rest(group: Group) -> list[Cell]:

@@ -49,16 +49,16 @@ def _figure(scenario: Scenario, id_: str) -> Html:
 
 def _cell(scenario: Scenario, group: Group, attack: str, epsilon: float) -> Cell:
     found = group.clean if epsilon == 0 else group.accuracy(scenario.kind, attack, epsilon)
-    return valued(None if found is None else found.mean, words.estimated(found))
+    return valued(None if found is None else found.mean, words.estimated(found, of=len(group.runs)))
 
 
 def _series(page: Page, scenario: Scenario, group: Group) -> dict[str, object]:
     clean = group.clean
-    start = [] if clean is None else [[0.0, *clean]]
+    start = [] if clean is None else [[0.0, *clean[:3]]]
     points = {
         attack: start
         + [
-            [epsilon, *found]
+            [epsilon, *found[:3]]
             for epsilon in scenario.epsilons
             if epsilon > 0 and (found := group.accuracy(scenario.kind, attack, epsilon)) is not None
         ]

@@ -2,60 +2,76 @@
 
 from __future__ import annotations
 
-from edgeproof.report._html import Html, join
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from edgeproof.report._html import Html, join, tag
 from edgeproof.report.filters import BINS, Filter
 from edgeproof.report.sections._parts import Cell, Page, Section, figure, paragraphs, table
 
 _BASIS = {True: "A + I", False: "A"}
 
 
+class _Learned(NamedTuple):
+    name: str
+    slot: int
+    filter: Filter
+
+
 def filters(page: Page) -> Section | None:
-    """Coefficients by steps, and the response by frequencies over the density of the graph's eigenvalues."""
-    found = [(group.name, page.slot(group), one) for group in page.groups if (one := group.filter) is not None]
+    """For every graph, coefficients by steps, and the response by frequencies over the density of its eigenvalues."""
+    found: dict[str, list[_Learned]] = {}
+    for group in page.groups:
+        if (one := group.filter) is not None:
+            found.setdefault(group.dataset, []).append(_Learned(group.name, page.slot(group), one))
     if not found:
         return None
-    gamma = [
-        {"name": name, "slot": slot, "points": [[k, v, v, v] for k, v in enumerate(one.gamma)]}
-        for name, slot, one in found
-    ]
-    spectra = [
-        {"name": name, "slot": slot, "points": [[x, y, y, y] for x, y in one.response()]} for name, slot, one in found
-    ]
-    density = found[0][2].density
-    charts = {
-        "gamma": {"type": "lines", "x": "steps k", "y": "γ", "marks": True, "series": gamma},
-        "spectrum": {
+    parts, charts = [], {}
+    for number, (dataset, learned) in enumerate(found.items()):
+        parts += [tag("h3", {}, dataset)] if len(found) > 1 else []
+        parts += _figures(learned, f"gamma-{number}", f"spectrum-{number}")
+        charts[f"gamma-{number}"] = {
+            "type": "lines",
+            "x": "steps k",
+            "y": "γ",
+            "marks": True,
+            "series": [_series(one, list(enumerate(one.filter.gamma))) for one in learned],
+        }
+        charts[f"spectrum-{number}"] = {
             "type": "lines",
             "x": "frequency λ",
             "y": "g(λ)",
             "marks": False,
-            "series": spectra,
-            "under": density,
-        },
-    }
+            "series": [_series(one, one.filter.response()) for one in learned],
+            "under": learned[0].filter.density,
+        }
     about = paragraphs(
         "A model with a polynomial filter spreads hidden states by T = Σ γ_k Â^k. Where nearly all weight is in γ₀ the model "
         "ignores the graph, and no edge can harm it; where it is spread widely, the model listens far. Signs and sizes are "
-        "fixed (γ₀ > 0, sizes sum to 1), so that models compare."
+        "fixed (the first coefficient that is not 0 is positive, sizes sum to 1), so that models compare."
     )
-    return Section("filters", "What was learned", join([about, *_figures(found)]), charts)
+    return Section("filters", "What was learned", join([about, *parts]), charts)
 
 
-def _figures(found: list[tuple[str, int, Filter]]) -> list[Html]:
-    most = max(len(one.gamma) for _, _, one in found)
+def _series(one: _Learned, values: Iterable[tuple[float, float]]) -> dict[str, object]:
+    return {"name": one.name, "slot": one.slot, "points": [[x, y, y, y] for x, y in values]}
+
+
+def _figures(learned: list[_Learned], gamma: str, spectrum: str) -> list[Html]:
+    most = max(len(one.filter.gamma) for one in learned)
     head = ["model", "matrix", *(f"γ{k}" for k in range(most))]
-    rows = [[Cell(name), Cell(_BASIS[one.self_loops]), *(_cells(one.gamma, most))] for name, _, one in found]
+    rows = [[Cell(one.name), Cell(_BASIS[one.filter.self_loops]), *(_cells(one.filter.gamma, most))] for one in learned]
     frequencies = range(0, BINS, 5)
     middles = [(k + 0.5) * 2 / BINS for k in frequencies]
     responses = [
-        [Cell(name), *_cells([one.response()[k][1] for k in frequencies], len(middles))] for name, _, one in found
+        [Cell(one.name), *_cells([one.filter.response()[k][1] for k in frequencies], len(middles))] for one in learned
     ]
     return [
-        figure("gamma", "Coefficients γ of the diffusion, by steps.", alternative=table("Coefficients", head, rows)),
+        figure(gamma, "Coefficients γ of the diffusion, by steps.", alternative=table("Coefficients", head, rows)),
         figure(
-            "spectrum",
+            spectrum,
             "Response of the filters to the frequencies of the graph, its largest size 1; behind it, how many eigenvalues of "
-            f"the normalised Laplacian lie where (of {found[0][0]}'s matrix). Falling: neighbours are averaged. Rising: "
+            f"the normalised Laplacian lie where (of {learned[0].name}'s matrix). Falling: neighbours are averaged. Rising: "
             "differences between them count.",
             alternative=table("Response g(λ)", ["model", *(f"λ = {middle:.2f}" for middle in middles)], responses),
         ),

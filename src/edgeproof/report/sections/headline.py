@@ -9,7 +9,7 @@ from edgeproof.report.sections._parts import Page, Scenario, Section
 
 
 def headline(page: Page) -> Section | None:
-    """One card for every model under every kind of budget, at the largest budget."""
+    """One card for every model under every kind of budget, at the largest budget that all of its runs have."""
     scenarios = page.scenarios
     if not scenarios:
         return None
@@ -28,13 +28,14 @@ def _scenario(page: Page, scenario: Scenario, *, title: bool) -> Html:
 
 
 def _card(page: Page, scenario: Scenario, group: Group, level: str) -> Html:
-    epsilon = max(e for _, one in group.attacked(scenario.kind) for e in one.epsilons)
-    worst, clean = group.accuracy(scenario.kind, WORST, epsilon), group.clean
-    left = 0.0 if worst is None else worst.mean
-    before = left if clean is None else clean.mean
-    runs = len(group.attacked(scenario.kind))
+    epsilon = group.largest(scenario.kind)
+    # Before and after of the same runs: a difference between others means nothing.
+    same = group.at(scenario.kind, epsilon)
+    worst, clean = same.accuracy(scenario.kind, WORST, epsilon), same.clean
+    left = None if worst is None else worst.mean
+    before = None if clean is None or clean.runs < len(same.runs) else clean.mean
     certified = group.certified
-    notes = [f"at ε = {epsilon:g}" + (f", mean of {runs} runs" if runs > 1 else "")]
+    notes = [f"at ε = {epsilon:g}{_mean_of(len(same.runs), len(group.runs))}"]
     if certified is not None and (0, 1) in certified.shares:
         notes.append(f"{words.percent(certified.shares[0, 1])} certified against any one deleted edge")
     problems = words.warnings(group)
@@ -48,12 +49,19 @@ def _card(page: Page, scenario: Scenario, group: Group, level: str) -> Html:
             "p",
             {"class": "fall"},
             tag("span", {}, words.percent(before), tag("small", {}, "clean")),
-            tag("span", {"class": "arrow", "aria-label": "falls to"}, "→"),
+            tag("span", {"class": "arrow", "aria-hidden": "true"}, "→"),
+            tag("span", {"class": "unseen"}, "falls to"),
             tag("strong", {}, words.percent(left), tag("small", {}, "worst case")),
         ),
-        _bar(before, left),
+        _bar(before or 0.0, left or 0.0),
         *(tag("p", {"class": "note"}, note) for note in notes),
     )
+
+
+def _mean_of(runs: int, of: int) -> str:
+    if runs < of:
+        return f", {'mean of ' if runs > 1 else ''}{runs} of {of} runs"
+    return f", mean of {runs} runs" if runs > 1 else ""
 
 
 def _bar(before: float, left: float) -> Html:

@@ -11,6 +11,7 @@ def rerun(page: Page) -> Section:
     commands = list(dict.fromkeys(one for group in page.groups for run in group.runs for one in run.commands))
     # A model is trained before it is tested.
     commands.sort(key=lambda command: not command.startswith("edgeproof train "))
+    commands += [page.command] if page.command else []
     environments = [(group.name, run) for group in page.groups for run in group.runs]
     names = list(dict.fromkeys(name for _, run in environments for name in run.environment))
     rows = [

@@ -30,7 +30,7 @@ def _row(group: Group) -> list[Cell]:
         Cell(words.training(run)),
         Cell(run.dataset),
         Cell(words.tested_on(run)),
-        valued(None if group.clean is None else group.clean.mean, words.estimated(group.clean)),
+        valued(None if group.clean is None else group.clean.mean, words.estimated(group.clean, of=len(group.runs))),
         valued(parameters, None if parameters is None else f"{parameters:,}"),
         valued(len(group.runs)),
     ]
