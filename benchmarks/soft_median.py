@@ -1,6 +1,7 @@
 """What an attack on SoftMedianGDC costs: its graph is diffused anew in every step, and every pair of the block is in it.
 
-    python benchmarks/soft_median.py speed [--device cuda]    Citeseer, block 500,000
+    python benchmarks/soft_median.py speed [--device cuda]     Citeseer, block 500,000
+    python benchmarks/soft_median.py pubmed [--device cuda]    one step on pubmed, with its peak memory; block 10,000
 
 Results go to ``results/benchmarks``.
 """
@@ -13,15 +14,18 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from attack_step import RESULTS, citeseer, measure, targets
+from attack_step import RESULTS, citeseer, measure, peak_memory, targets
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.attacks import sample_block
+from edgeproof.attacks import Block, sample_block
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, top_ppr
 from edgeproof.result import describe_environment
+
+Rows = list[dict[str, Any]]
 
 console = Console(width=140)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -42,12 +46,8 @@ def speed(
     place = torch.device(device)
     data = citeseer(place)
     nodes, budget = targets(data)
-    model = ep.models.build("SoftMedianGDC", data.num_features, ep.num_classes(data), seed=0).to(place).eval()
-    assert isinstance(model, ep.models.SoftMedianGDC)
-    block = sample_block(data.num_nodes, block_size, generator=torch.Generator(place).manual_seed(0))
-    # As many pairs in part in the graph as the budget has flips.
-    flips = block.pairs[torch.arange(budget, device=place)]
-    flip = data.x.new_full((budget,), 0.5)
+    model = untrained(data)
+    block, flips, flip = some_flips(data, block_size, budget)
     engine = EdgeGradientEngine(model, data, nodes)
     slow = EdgeGradientEngine(model, data, nodes, path="autograd")
     assert engine.path == "propagate"
@@ -72,10 +72,10 @@ def speed(
     parts = {
         "loss, and gradient at the block": step,
         "the same with the block in the graph (autograd)": slow_step,
-        "diffusion of the graph with the block, forwards and backwards": diffusion,
-        "layers with the diffusion given, forwards and backwards": layers,
+        "part of that: diffusion of the graph with the block, forwards and backwards": diffusion,
+        "part of that: layers over what was diffused, forwards and backwards": layers,
     }
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name, part in parts.items():
         found = measure(part, place, steps, warmup=1)
         rows.append({"part": name, "ms": found["ms"], "ms_least": found["ms_least"]})
@@ -83,17 +83,68 @@ def speed(
     for row in rows:
         table.add_row(row["part"], f"{row['ms']:.0f}", f"{row['ms_least']:.0f}")
     console.print(table)
-    path = RESULTS / f"soft-median-{place.type}.json"
+    write(f"soft-median-{place.type}", place, "citeseer", model, block_size, budget, rows)
+
+
+@app.command()
+def pubmed(
+    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
+    block_size: Annotated[int, typer.Option(help="Pairs whose gradient the step asks for.")] = 10_000,
+) -> None:
+    """Seconds of one PR-BCD step's loss and gradient on a graph too large to be inverted, and the most memory held."""
+    place = torch.device(device)
+    data = ep.datasets.load("pubmed").to(place)
+    nodes, budget = targets(data)
+    model = untrained(data)
+    block, flips, flip = some_flips(data, block_size, budget)
+    engines: list[EdgeGradientEngine] = []
+
+    def ready() -> None:
+        engines.append(EdgeGradientEngine(model, data, nodes))
+
+    def step() -> None:
+        engines[0](flips, flip).at(block.pairs)
+
+    before = peak_memory(place, reset=True)
+    rows: Rows = []
+    for name, part in (("engine made ready, once per attack", ready), ("loss, and gradient at the block", step)):
+        found = measure(part, place, 1, warmup=0)
+        rows.append({"part": name, "s": found["ms"] / 1000, "peak_gib_more": peak_memory(place) - before})
+    table = Table("part", "s", "GiB", title=f"pubmed, {block_size:,} pairs, {engines[0].path}, {place}")
+    for row in rows:
+        table.add_row(row["part"], f"{row['s']:.1f}", f"{row['peak_gib_more']:.2f}")
+    console.print(table)
+    write(f"soft-median-pubmed-{place.type}", place, "pubmed", model, block_size, budget, rows, path=engines[0].path)
+
+
+def untrained(data: Data) -> ep.models.SoftMedianGDC:
+    model = ep.models.build("SoftMedianGDC", data.num_features, ep.num_classes(data), seed=0)
+    assert isinstance(model, ep.models.SoftMedianGDC)
+    return model.to(data.x.device).eval()
+
+
+def some_flips(data: Data, block_size: int, budget: int) -> tuple[Block, Pairs, Tensor]:
+    """A block, and as many of its pairs in part in the graph as the budget has flips."""
+    device = data.x.device
+    block = sample_block(data.num_nodes, block_size, generator=torch.Generator(device).manual_seed(0))
+    return block, block.pairs[torch.arange(budget, device=device)], data.x.new_full((budget,), 0.5)
+
+
+def write(
+    name: str, place: torch.device, dataset: str, model: nn.Module, block: int, flips: int, rows: Rows, **more: str
+) -> None:
     record = {
         "command": f"python benchmarks/soft_median.py {' '.join(sys.argv[1:])}",
         "environment": describe_environment(place),
         "threads": torch.get_num_threads(),
-        "dataset": "citeseer",
+        "dataset": dataset,
         "model": repr(model),
-        "block": block_size,
-        "flips": budget,
+        "block": block,
+        "flips": flips,
+        **more,
         "rows": rows,
     }
+    path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     console.print(f"wrote {path}")
 
