@@ -38,13 +38,13 @@ def add_node(cluster: Any) -> Any:
     return cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
 
 
-def kill_once(pattern: str, seconds: float) -> Callable[[], int]:
-    """Kill the first worker that is busy with a task of this name; the function returned says how many were killed."""
+def kill_once(pattern: str) -> Callable[[], int]:
+    """Kill the first worker that is busy with a task of this name; the function returned ends it and says how many were."""
     killed: list[int] = []
+    over = threading.Event()
 
     def watch() -> None:
-        deadline = time.monotonic() + seconds
-        while not killed and time.monotonic() < deadline:
+        while not killed and not over.is_set():
             found = subprocess.run(["pgrep", "-f", f"^ray::{pattern}"], capture_output=True, text=True, check=False)
             for pid in found.stdout.split():
                 os.kill(int(pid), signal.SIGKILL)
@@ -56,6 +56,7 @@ def kill_once(pattern: str, seconds: float) -> Callable[[], int]:
     thread.start()
 
     def finished() -> int:
+        over.set()
         thread.join()
         return len(killed)
 
@@ -66,7 +67,7 @@ def test_a_killed_worker_and_a_killed_node_lose_nothing(
     cluster: Any, small: Table, store: Store, tmp_path: Path
 ) -> None:
     nodes = [add_node(cluster) for _ in range(2)]
-    killed = kill_once("trained", 60)
+    killed = kill_once("trained")
     reports: list[Report] = []
 
     def report(one: Report) -> None:
