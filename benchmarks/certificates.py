@@ -225,8 +225,8 @@ for GPRGNN do the protocols differ: `as_released` has seen most of its test node
 
 Random graphs around Citeseer have six times its edges, nearly all of them random, and how well a GPRGNN does there scatters
 widely. `+0 -0` by split (0, 1, 5), with the best epochs of the same models' trainings, from the records in
-`results/experiments`. Adversarially trained models on Citeseer were trained anew for this, by the recipe of those that the tables
-of attacks are about: they are not the same models.
+`results/experiments`. Adversarially trained models on Citeseer were trained anew for this, by the recipe of those that the
+tables of attacks are about: they are not the same models.
 
 | graph | training | protocol | accuracy of the smoothed model | best epoch | paper |
 |---|---|---|---|---|---|
