@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from edgeproof import losses
@@ -91,6 +91,18 @@ class TrainConfig:
             raise ValueError(f"expected seed < {_MOST_SEEDS}, got {self.seed}")
         if self.min_epochs >= self.max_epochs:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
+
+    def on_labelled_nodes(self) -> TrainConfig:
+        """The settings of a clean run before this one, on the labelled nodes alone: of label models, and of a warm-up apart."""
+        return replace(
+            self,
+            loss="cross_entropy",
+            weight_decay=self.label_weight_decay,
+            warmup_epochs=0,
+            warmup_apart=False,
+            averaging=0.0,
+            warm_start=False,
+        )
 
 
 class TrainSettings(TypedDict, total=False):

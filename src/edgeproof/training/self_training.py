@@ -73,15 +73,7 @@ def vote(
         show: whether to draw progress bars.
     """
     check_unlabeled(split)
-    config = replace(
-        config,
-        loss="cross_entropy",
-        weight_decay=config.label_weight_decay,
-        warmup_epochs=0,
-        warmup_apart=False,
-        averaging=0.0,
-        warm_start=False,
-    )
+    config = config.on_labelled_nodes()
     known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
     answers, accuracies, histories = [], [], []
     for index in range(config.label_models):

@@ -29,19 +29,8 @@ def warm_up(
     Returns:
         The settings of what follows, which has no warm-up any more.
     """
-    alone = replace(
-        config,
-        loss="cross_entropy",
-        weight_decay=config.label_weight_decay,
-        warmup_epochs=0,
-        warmup_apart=False,
-        max_epochs=config.warmup_epochs,
-        min_epochs=0,
-        patience=config.warmup_epochs,
-        validate_every=1,
-        averaging=0.0,
-        warm_start=False,
-    )
+    epochs = config.warmup_epochs
+    alone = replace(config.on_labelled_nodes(), max_epochs=epochs, min_epochs=0, patience=epochs, validate_every=1)
     nodes = split.train.nodes
     fit(
         model,
