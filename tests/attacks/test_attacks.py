@@ -27,6 +27,7 @@ from edgeproof.attacks import (
     LocalSearch,
     RandomFlips,
 )
+from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget, BudgetExceededError
@@ -363,9 +364,8 @@ def test_dice_goes_by_the_labels_given(small: Data) -> None:
 def test_the_learning_rate_of_prbcd_is_scaled_to_the_problem(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = []
 
-    def ascend(target: Target, block: ep.attacks.Block, **settings: object) -> ep.attacks.Block:
-        rate = settings["learning_rate"]
-        rates.extend([rate(1), rate(4)])  # type: ignore[operator]
+    def ascend(target: Target, block: ep.attacks.Block, budget: Budget, steps: Steps, **_: object) -> ep.attacks.Block:
+        rates.extend([steps.learning_rate(1), steps.learning_rate(4)])
         return block
 
     monkeypatch.setattr("edgeproof.attacks.prbcd.ascend", ascend)
@@ -379,7 +379,7 @@ def test_prbcd_goes_back_to_the_best_block(small: Data, monkeypatch: pytest.Monk
     model, nodes = build("GCN", small), torch.arange(20)
     blocks = []
 
-    def ascend(target: Target, block: ep.attacks.Block, **settings: object) -> ep.attacks.Block:
+    def ascend(target: Target, block: ep.attacks.Block, *_: object, **settings: object) -> ep.attacks.Block:
         best = settings["best"]
         chosen = block.with_flip(torch.zeros_like(block.flip).index_fill(0, torch.tensor([3, 5]), 1.0))
         best.keep(chosen, torch.tensor(0.1))  # type: ignore[attr-defined]

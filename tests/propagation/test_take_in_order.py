@@ -81,7 +81,7 @@ def test_few_values_are_taken_on_the_gpu_as_the_reference_takes_them(
     seed: int, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many values, a few at a time: in several rounds, of which all but the first pass over pairs at full nodes."""
-    for name, value in {"_CAPACITY": 64, "_SAMPLE": 128, "_ROUNDS": 12}.items():
+    for name, value in {"_CAPACITY": 64, "_AT_ONCE": 32, "_SAMPLE": 128, "_ROUNDS": 40}.items():
         monkeypatch.setattr(triton_gpu, name, value)
     generator = torch.Generator().manual_seed(seed)
     nodes, count = [(6, 100), (40, 300), (200, 2_000)][seed % 3]
@@ -102,8 +102,8 @@ def test_few_values_are_taken_on_the_gpu_as_the_reference_takes_them(
         if taken is not None:
             gone_through += 1
             assert torch.equal(taken.cpu(), expected)
-    # It may give up when a fraction of a pair is left, or when many values are equal: hardly ever where most values are large.
-    assert spread < 1 or gone_through >= 4
+    # It may give up when many values are equal.
+    assert gone_through >= 4
 
 
 def test_values_on_the_gpu_must_be_finite_too() -> None:

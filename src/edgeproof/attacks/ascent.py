@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,12 +9,12 @@ from torch import Tensor
 
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.projections import discretize_all, project_global, project_local
+from edgeproof.attacks.recorded import recordings
+from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import Pairs
-
-Project = Callable[[Tensor, Pairs], Tensor]
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Best:
     block: Block | None = None
     accuracy: float = float("inf")
 
-    def keep(self, block: Block, accuracy: Tensor) -> None:
+    def keep(self, block: Block, accuracy: Tensor | float) -> None:
         """Remember this block if it is better than the one remembered."""
         found = float(accuracy)
         if found < self.accuracy:
@@ -40,33 +39,52 @@ class Best:
 def ascend(
     target: Target,
     block: Block,
+    budget: Budget,
+    steps: Steps,
     *,
-    loss: str,
-    steps: int,
-    learning_rate: Callable[[int], float],
-    project: Project,
-    resample: Callable[[Block], Block] | None,
+    generator: torch.Generator,
     watch: Watch,
     best: Best | None = None,
 ) -> Block:
-    r"""Raise the loss by changing the weights of a block's pairs, :math:`p \leftarrow \Pi(p + \alpha_t \nabla_p L)`.
+    """Raise the loss by changing the weights of a block's pairs.
+
+    On a GPU, steps on a small graph are recorded once and replayed (:mod:`~edgeproof.attacks.recorded`).
 
     Args:
         target: what is under attack.
         block: where to begin.
-        loss: the loss to raise, by name.
-        steps: how many steps to make.
-        learning_rate: :math:`\alpha_t` of step :math:`t = 1, 2, \dots`
-        project: :math:`\Pi`.
-        resample: gives a block with other pairs, after every step but the last; none to keep the pairs.
+        budget: what the weights must keep to.
+        steps: what to do.
+        generator: to draw pairs with.
         watch: takes note.
         best: is told every block with the accuracy of its relaxed flips.
 
     Returns:
-        The last block.
+        The last block; where pairs are drawn anew, perhaps only those of its pairs that are flipped.
     """
-    engine = target.engine(loss)
-    for step in range(1, steps + 1):
+    found = None
+    for recording in recordings(target, block, budget, steps, keep_best=best is not None):
+        found = recording.run(block, budget, steps, generator=generator, watch=watch)
+        if found is not None and best is not None:
+            best.keep(*recording.best_block)
+    if found is None:
+        found = _one_by_one(target, block, budget, steps, generator, watch, best)
+    if best is not None and steps.count:
+        best.keep(found, target.accuracy(target.engine(steps.loss).logits(*found.flipped)))
+    return found
+
+
+def _one_by_one(
+    target: Target,
+    block: Block,
+    budget: Budget,
+    steps: Steps,
+    generator: torch.Generator,
+    watch: Watch,
+    best: Best | None,
+) -> Block:
+    engine = target.engine(steps.loss)
+    for step in range(1, steps.count + 1):
         gradient = engine(*block.flipped)
         if best is not None:
             best.keep(block, target.accuracy(gradient.logits))
@@ -74,13 +92,13 @@ def ascend(
         watch.lap("forward and backward")
         scores = gradient.at(block.pairs)
         watch.lap("scores")
-        block = block.with_flip(project(torch.add(block.flip, scores, alpha=learning_rate(step)), block.pairs))
+        moved = torch.add(block.flip, scores, alpha=steps.learning_rate(step))
+        flip = project_local(moved, block.pairs, budget) if steps.greedy else project_global(moved, budget.total)
+        block = block.with_flip(flip)
         watch.lap("projection")
-        if resample is not None and step < steps:
-            block = resample(block)
+        if steps.size is not None and step < steps.count:
+            block = resample(block, steps.size, generator=generator)
             watch.lap("resampling")
-    if best is not None and steps:
-        best.keep(block, target.accuracy(engine.logits(*block.flipped)))
     return block
 
 
@@ -96,13 +114,6 @@ def first_block(
     number = Pairs(among[0], among[1], n if nodes is None else nodes.numel()).number
     flipped = Block(number, Pairs(start[0], start[1], n), torch.ones_like(start[0], dtype=dtype), nodes)
     return resample(flipped, size, generator=generator)
-
-
-def projection(budget: Budget) -> Project:
-    """The projection that fits a budget: exact where only the total counts, greedy where nodes have budgets of their own."""
-    if budget.local is None:
-        return lambda p, _: project_global(p, budget.total)
-    return lambda p, pairs: project_local(p, pairs, budget)
 
 
 def choose(

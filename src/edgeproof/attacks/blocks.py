@@ -70,7 +70,7 @@ def sample_block(
         raise ValueError(f"expected a block size >= 2, got {size}")
     number = _sample(num_pairs(among), size, generator)
     flip = torch.zeros(number.numel(), dtype=dtype, device=number.device)
-    return Block(number, _pairs(number, num_nodes, nodes), flip, nodes)
+    return Block(number, pairs_among(number, num_nodes, nodes), flip, nodes)
 
 
 def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
@@ -90,7 +90,7 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     fresh = _sample(total, wanted, generator)
     merged, place = dispatch.merge(number, fresh)
     weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, place, flip)
-    return Block(merged, _pairs(merged, block.pairs.num_nodes, block.nodes), weights, block.nodes)
+    return Block(merged, pairs_among(merged, block.pairs.num_nodes, block.nodes), weights, block.nodes)
 
 
 def sample_touching(nodes: Tensor, num_nodes: int, size: int, *, generator: torch.Generator) -> Tensor:
@@ -114,7 +114,8 @@ def sample_touching(nodes: Tensor, num_nodes: int, size: int, *, generator: torc
     return pairs[:, torch.randperm(pairs.size(1), generator=generator, device=pairs.device)]
 
 
-def _pairs(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
+def pairs_among(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
+    """The pairs of these numbers among some nodes of the graph, ascending; among all of them by default."""
     if nodes is None:
         return Pairs.from_number(number, num_nodes)
     among = Pairs.from_number(number, nodes.numel())
@@ -131,8 +132,8 @@ def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:
     share = size / total
     # Single precision has 24 bits, too few for gaps of very many pairs.
     dtype = torch.float32 if share > 1e-4 else torch.float64
-    # Enough gaps to pass the end but for one chance in many billions; if not, more follow.
-    count = _gaps(size)
+    # If these do not reach the end, more follow.
+    count = gaps(size)
     found: list[Tensor] = []
     last = -1
     while True:
@@ -146,5 +147,6 @@ def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:
         last = int(numbers[-1])
 
 
-def _gaps(size: int) -> int:
+def gaps(size: int) -> int:
+    """How many gaps between numbers reach the end, if so many numbers are expected, but for one chance in many billions."""
     return size + 8 * math.isqrt(size) + 64

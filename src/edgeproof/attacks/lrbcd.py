@@ -9,9 +9,8 @@ from torch import Tensor
 
 from edgeproof.attacks.ascent import ascend, choose, first_block
 from edgeproof.attacks.base import WarmStarting, check_settings
-from edgeproof.attacks.blocks import Block, resample
 from edgeproof.attacks.prbcd import check_block_size
-from edgeproof.attacks.projections import project_local
+from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -68,19 +67,9 @@ class LRBCD(WarmStarting):
     def run(
         self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
     ) -> Tensor:
-        def redraw(block: Block) -> Block:
-            return resample(block, self.block_size, generator=generator)
-
-        block = ascend(
-            target,
-            first_block(target, budget, self.block_size, start, generator=generator),
-            loss=self.loss,
-            steps=self.steps,
-            learning_rate=lambda step: self.lr,
-            project=lambda p, pairs: project_local(p, pairs, budget),
-            resample=redraw,
-            watch=watch,
-        )
+        block = first_block(target, budget, self.block_size, start, generator=generator)
+        steps = Steps(self.steps, self.loss, lambda step: self.lr, greedy=True, size=self.block_size)
+        block = ascend(target, block, budget, steps, generator=generator, watch=watch)
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
         watch.lap("choice")
         return flips

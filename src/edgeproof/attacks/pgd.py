@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.ascent import ascend, choose, first_block, projection
+from edgeproof.attacks.ascent import ascend, choose, first_block
 from edgeproof.attacks.base import WarmStarting, check_settings
+from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -67,16 +68,10 @@ class PGD(WarmStarting):
         self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
     ) -> Tensor:
         pairs = num_usable_pairs(target.num_nodes, budget)
-        block = ascend(
-            target,
-            first_block(target, budget, max(pairs, 2), start, generator=generator),
-            loss=self.loss,
-            steps=self.steps,
-            learning_rate=lambda step: self.lr * budget.total / math.sqrt(step),
-            project=projection(budget),
-            resample=None,
-            watch=watch,
-        )
+        block = first_block(target, budget, max(pairs, 2), start, generator=generator)
+        rate = self.lr * budget.total
+        steps = Steps(self.steps, self.loss, lambda step: rate / math.sqrt(step), greedy=budget.local is not None)
+        block = ascend(target, block, budget, steps, generator=generator, watch=watch)
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
         watch.lap("choice")
         return flips

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.ascent import Best, ascend, choose, first_block, projection
+from edgeproof.attacks.ascent import Best, ascend, choose, first_block
 from edgeproof.attacks.base import WarmStarting, check_settings
-from edgeproof.attacks.blocks import Block, resample
+from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
@@ -82,17 +81,15 @@ class PRBCD(WarmStarting):
         block = first_block(target, budget, self.block_size, start, generator=generator)
         best = Best() if self.keep_best else None
 
-        def redraw(block: Block) -> Block:
-            return resample(block, self.block_size, generator=generator)
-
-        climb = partial(ascend, target, loss=self.loss, project=projection(budget), watch=watch, best=best)
-        block = climb(block, steps=self.steps, learning_rate=lambda step: lr, resample=redraw)
+        steps = Steps(self.steps, self.loss, lambda step: lr, greedy=budget.local is not None, size=self.block_size)
+        block = ascend(target, block, budget, steps, generator=generator, watch=watch, best=best)
         if best is not None and best.block is not None:
             block = best.block
         if self.fine_tune_steps:
-            block = climb(
-                block, steps=self.fine_tune_steps, learning_rate=lambda step: lr / math.sqrt(step), resample=None
+            steps = replace(
+                steps, count=self.fine_tune_steps, learning_rate=lambda step: lr / math.sqrt(step), size=None
             )
+            block = ascend(target, block, budget, steps, generator=generator, watch=watch, best=best)
         if best is not None and best.block is not None:
             block = best.block
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)

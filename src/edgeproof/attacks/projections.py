@@ -56,16 +56,63 @@ def project_global(p: Tensor, budget: float) -> Tensor:
         raise ValueError(f"expected floating-point values, got {p.dtype}")
     if not p.numel():
         return p.clone()
+    limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
+    projected, finite = project_global_unattended(p, limit)
+    if not bool(finite):
+        raise ValueError(f"expected finite values, got {float(p.detach().amax())}")
+    return projected
+
+
+def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`project_global` without a word to the host: a GPU need not wait.
+
+    Args:
+        p: any values, shape ``[b]``, at least one.
+        budget: in double precision, shape ``[1]``, not negative.
+
+    Returns:
+        The projection; and whether all values are finite or, which is as good, minus infinity. If not, the projection is of no
+        use.
+    """
     largest = p.detach().amax()
-    if not bool(largest < torch.inf):
-        raise ValueError(f"expected finite values, got {float(largest)}")
-    threshold = _threshold(p.detach(), float(budget), largest)
-    if float(largest) > _LARGE:
-        return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
+    finite = largest < torch.inf
+    threshold = _threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
     # Rounded up, so that the sum stays within the budget.
     rounded = threshold.to(p.dtype)
     rounded = torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-    return (p - rounded).clamp_(0, 1)
+    projected = (p - rounded).clamp_(0, 1)
+    if p.is_cuda or bool(largest > _LARGE):
+        projected = torch.where(largest > _LARGE, (p.double() - threshold).clamp_(0, 1).to(p.dtype), projected)
+    return projected, finite
+
+
+def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`project_local` without a word to the host.
+
+    Args:
+        p: any values, shape ``[b]``, at least one.
+        pairs: which pair each belongs to.
+        total: what :func:`boxes` gave, shape ``[1]``.
+        local: likewise.
+
+    Returns:
+        The projection; and whether it is one: values may not be finite, and it may have been too much for one go.
+    """
+    taken, done, finite = dispatch.take_unattended(p, pairs.u, pairs.v, total, local, _STEPS_PER_UNIT)
+    return torch.where(taken, p.clamp(0, 1), 0.0), done & finite
+
+
+def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[int, Tensor]:
+    """The budget in the steps that values are counted in: in all, and at each node.
+
+    Args:
+        budget: the budget.
+        num_nodes: nodes of the graph.
+        most: pairs there are: no more can be spent, and so much can be counted in steps.
+        device: where to.
+    """
+    local = torch.full((num_nodes,), most, device=device) if budget.local is None else budget.local.clamp(max=most)
+    return min(budget.total, most) * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
 
 
 def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
@@ -126,11 +173,9 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     taken = torch.zeros_like(p, dtype=torch.bool)
     if not p.numel():
         return taken
-    local, most = budget.local, u.numel()
-    if local is None:
-        local = u.new_full((int(torch.maximum(u.amax(), v.amax())) + 1,), most)
-    # No more than there are pairs can be spent, and so much can be counted in steps.
-    total, room = min(budget.total, most) * _STEPS_PER_UNIT, local.clamp(max=most) * _STEPS_PER_UNIT
+    most = u.numel()
+    num_nodes = pairs.num_nodes if isinstance(pairs, Pairs) else int(torch.maximum(u.amax(), v.amax())) + 1
+    total, room = boxes(budget, num_nodes, most, p.device)
     if p.size(0) == 1 and not whole:
         at_once = dispatch.take_largest(p[0], u, v, total, room, _STEPS_PER_UNIT)
         if at_once is not None:
@@ -162,7 +207,7 @@ def _estimate(p: Tensor, wanted: int) -> Tensor:
     return sample.topk(among, sorted=False).values.amin(dim=1)
 
 
-def _threshold(p: Tensor, budget: float, largest: Tensor) -> Tensor:
+def _threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
     """The smallest shift >= 0 after which the clipped values sum to at most the budget, in double precision."""
     low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
     thresholds = low + (high - low) * _steps(p.device)
@@ -207,7 +252,7 @@ class _Above:
 
 
 def _between_kinks(
-    spent: Callable[[Tensor], Tensor], kinks: Tensor, budget: float, low: Tensor, high: Tensor
+    spent: Callable[[Tensor], Tensor], kinks: Tensor, budget: Tensor, low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Narrow ``[low, high]`` until no kink lies strictly inside; every round leaves a fraction 1 / ``_FANOUT`` of them."""
     remaining = kinks.numel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,9 @@ from edgeproof import losses
 from edgeproof.budget import Budget
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
+
+if TYPE_CHECKING:
+    from edgeproof.attacks.recorded import RecordedAscent
 
 Badness = tuple[float, float]
 
@@ -38,6 +42,11 @@ class Target:
 
     @cached_property
     def _engines(self) -> dict[str, EdgeGradientEngine]:
+        return {}
+
+    @cached_property
+    def recordings(self) -> dict[tuple[object, ...], RecordedAscent]:
+        """Steps of attacks on this target that were recorded, by kind; see :mod:`edgeproof.attacks.recorded`."""
         return {}
 
     @property

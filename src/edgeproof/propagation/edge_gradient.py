@@ -185,10 +185,12 @@ class EdgeGradientEngine:
         self._runs = 0
         self._captured: CapturedRun | None = None
         self._signed: tuple[Pairs, Tensor] | None = None
-        self._capturable = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         reason = self._adopt(path)
         self._copies = Copies(self.model, data)
         self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
+        # Whether a GPU would wait for the host; false once something in the model was found to need the host.
+        small = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
+        self.recordable = self.path == "propagate" and data.x.is_cuda and small
         why_not = self._why_not_weighed() if self.path == "autograd" else None
         if why_not is not None:
             raise ValueError(
@@ -407,20 +409,21 @@ class EdgeGradientEngine:
     def _run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """On the tape; on a GPU a small graph is recorded after a few runs, where the model allows it."""
         self._runs += 1
-        if not (self._capturable and flip.is_cuda and self._runs > _RUNS_BEFORE_CAPTURE):
-            return self._run_on_tape(pairs, flip)
+        if not (self.recordable and self._runs > _RUNS_BEFORE_CAPTURE):
+            return self.run_on_tape(pairs, flip)
         if self._captured is None or flip.numel() > self._captured.capacity:
             try:
-                self._captured = CapturedRun(self._run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+                self._captured = CapturedRun(self.run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:
                 # Something in the model needs the host, as GAT's attention does.
-                self._capturable = False
-                return self._run_on_tape(pairs, flip)
+                self.recordable = False
+                return self.run_on_tape(pairs, flip)
         return self._captured(pairs, flip)
 
-    def _run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
+    def run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
+        """Loss, logits and the terms of the gradient on the ``"propagate"`` path; the host need not know the flips."""
         assert isinstance(self.model, Diffusing)
         adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip)
         with dispatch.using(self.backend), torch.enable_grad():
@@ -433,7 +436,7 @@ class EdgeGradientEngine:
     def _knows_rules(self) -> bool:
         """Whether the model propagates over matrices of known rule only, on this graph: on a larger one it may not."""
         try:
-            return self._run_on_tape(*self._flips(None, None))[2] is not None
+            return self.run_on_tape(*self._flips(None, None))[2] is not None
         except UnknownRuleError:
             return False
 

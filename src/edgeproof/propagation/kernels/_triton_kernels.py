@@ -151,7 +151,7 @@ def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, T
         chunk = tl.load(sums + part[:, None] * THRESHOLDS + t[None, :], mask=(part < parts)[:, None], other=0.0)
         total += tl.sum(chunk, axis=0)
     threshold = tl.load(thresholds + t)
-    high = tl.sum((total > budget).to(tl.int32))
+    high = tl.sum((total > tl.load(budget)).to(tl.int32))
     high = tl.minimum(tl.maximum(high, 1), THRESHOLDS - 1)
     low_end = tl.sum(tl.where(t == high - 1, threshold, 0.0))
     high_end = tl.sum(tl.where(t == high, threshold, 0.0))

@@ -38,7 +38,7 @@ class Backend(Protocol):
 
     def merge(self, few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def narrow(self, values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]: ...
+    def narrow(self, values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def take_above(
         self,
@@ -55,6 +55,10 @@ class Backend(Protocol):
     ) -> tuple[Tensor, list[bool]]: ...
 
     def take_largest(self, p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None: ...
+
+    def take_unattended(
+        self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
@@ -133,7 +137,7 @@ def pairs_above(
     return choose((b, h, node), backend).pairs_above(b, h, node, threshold, capacity)
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: float, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
+def narrow(values: Tensor, thresholds: Tensor, budget: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
     """Between which thresholds what lies above them, at most 1 of each value, falls to the budget, by the backend chosen."""
     return choose((values,), backend).narrow(values, thresholds, budget)
 
@@ -166,3 +170,10 @@ def take_largest(
 ) -> Tensor | None:
     """All values of one row that fit, by the backend chosen, if it has a short way to them."""
     return choose((p, u, v, local), backend).take_largest(p, u, v, total, local, unit)
+
+
+def take_unattended(
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, backend: str | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All values of one row that fit, without waiting for the GPU where there is one, by the backend chosen."""
+    return choose((p, u, v, local), backend).take_unattended(p, u, v, total, local, unit)

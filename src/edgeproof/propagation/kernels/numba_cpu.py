@@ -79,7 +79,7 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     return merged[:size], place
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.narrow`; one pass, whatever the number of thresholds."""
     _set_threads(values.numel())
     sums = _clipped_sums(_array(values), _array(thresholds))
@@ -95,6 +95,7 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
 
 take_above = partial(reference.take_above, take=take_in_order)
 take_largest = reference.take_largest
+take_unattended = reference.take_unattended
 
 
 def take_keys(

@@ -126,7 +126,7 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     return torch.cat(found) if found else nodes[:0], count
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     r"""Between which thresholds :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)` falls to the budget.
 
     No size and no branch depends on a value, so a GPU need not wait for the host.
@@ -134,7 +134,7 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
     Args:
         values: :math:`x`, shape ``[b]``.
         thresholds: ascending, in double precision, shape ``[t]``.
-        budget: what the sum may be.
+        budget: what the sum may be, in double precision, shape ``[1]``.
 
     Returns:
         As many thresholds again, dividing the part found equally; and its two ends, with the sums there below them,
@@ -144,7 +144,7 @@ def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, T
     return divide(torch.stack([shift.clamp_(0, 1).sum(dtype=torch.float64) for shift in shifted]), thresholds, budget)
 
 
-def divide(sums: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+def divide(sums: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """What :func:`narrow` returns, from the sum at each threshold."""
     overspending = (sums > budget).sum().clamp_(1, thresholds.numel() - 1)
     ends = torch.stack([thresholds, sums])[:, torch.stack([overspending - 1, overspending])]
@@ -259,6 +259,29 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
         unit: how much room a value of 1 takes; a larger one takes as much.
     """
     return None
+
+
+def take_unattended(
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What :func:`take_above` takes from one row of values in all, for who cannot ask again.
+
+    A GPU that serves this does not wait for the host, which knows nothing of what is asked or found.
+
+    Args:
+        p: values in single precision, shape ``[b]``, at least one.
+        u: one end of each, shape ``[b]``.
+        v: its other end, shape ``[b]``.
+        total: the common box, shape ``[1]``.
+        local: the box of each node, shape ``[nodes]``.
+        unit: how much room a value of 1 takes; a larger one takes as much.
+
+    Returns:
+        Which were taken, shape ``[b]``; whether that is all there is to take; and whether all values are finite.
+    """
+    finite, boxes = p.isfinite().all(), (int(total), local, unit)
+    taken, _ = take_above(p.nan_to_num(0, 0, 0)[None], p.new_zeros(1), u, v, *boxes, whole=False, wanted=p.numel())
+    return taken[0], torch.ones_like(finite), finite
 
 
 def steps_of(value: Tensor, unit: int, whole: bool) -> Tensor:

@@ -32,8 +32,8 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
-# Of values taken without the host's help: how many at most, looked at in a round, sampled to find these, and rounds.
-_FEW, _CAPACITY, _SAMPLE, _ROUNDS = 64, 8192, 16384, 4
+# Of values taken without the host's help: how many at most, looked at in a round and at once, sampled for that, and rounds.
+_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 16384, 8
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -133,13 +133,13 @@ def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     return u, v
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: float) -> tuple[Tensor, Tensor]:
+def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.narrow`; parts are added up in a fixed order."""
     parts, count = triton.cdiv(values.numel(), _PART), thresholds.numel()
     sums = torch.empty(parts, count, dtype=torch.float64, device=values.device)
     programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=256, THRESHOLDS=count)
     divided, ends = torch.empty_like(thresholds), thresholds.new_empty(2, 2)
-    programs.narrow[(1,)](sums, thresholds, float(budget), divided, ends, parts, ROWS=32, THRESHOLDS=count)
+    programs.narrow[(1,)](sums, thresholds, budget, divided, ends, parts, ROWS=32, THRESHOLDS=count)
     return divided, ends
 
 
@@ -178,29 +178,42 @@ def take_above(
 
 
 def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
-    """See :func:`edgeproof.propagation.kernels.reference.take_largest`.
-
-    One program takes item after item, which is quick for few items, and the host has nothing to do but to start it.
-    """
-    count = p.numel()
-    if p.dtype != torch.float32 or not count or total > _FEW * unit:
+    """See :func:`edgeproof.propagation.kernels.reference.take_largest`."""
+    if p.dtype != torch.float32 or not p.numel() or total > _MOST_TAKEN * unit:
         return None
-    state = torch.zeros(5, dtype=torch.int32, device=p.device)
-    keys = torch.empty(_CAPACITY, dtype=torch.long, device=p.device)
-    room, left = local.clone(), torch.full((1,), total, device=p.device)
-    taken = torch.zeros(count, dtype=torch.bool, device=p.device)
+    taken, done, finite = take_unattended(p, u, v, torch.full((1,), total, device=p.device), local, unit)
+    done, finite = torch.stack([done, finite]).tolist()
+    reference.check_finite(finite)
+    return taken if done else None
+
+
+def take_unattended(
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_unattended`; it gives up after some rounds."""
+    count, device = p.numel(), p.device
+    state = torch.zeros(4, dtype=torch.int32, device=device)
+    state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
+    ledger = torch.cat([total, torch.full((1,), greedy.BEYOND.value, device=device)])
+    keys = torch.empty(2, _CAPACITY, dtype=torch.long, device=device)
+    room, asked_at = local.clone(), torch.zeros_like(local)
+    first_at = torch.full(local.shape, greedy.LATE.value, dtype=torch.int32, device=device)
+    taken = torch.zeros(count, dtype=torch.bool, device=device)
     stride = triton.cdiv(count, _SAMPLE)
-    shared = (p.contiguous(), u, v, room, state)
-    for attempt in range(_ROUNDS):
-        first = attempt == 0
+    shared = (p.contiguous(), u, v, room, state, ledger, unit)
+    for _ in range(_ROUNDS):
         greedy.set_threshold[(1,)](
-            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), FIRST=first, SAMPLE=_SAMPLE, num_warps=8
+            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=16
         )
-        greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, keys, count, _CAPACITY, FIRST=first, PART=1024)
-        greedy.take[(1,)](u, v, room, left, state, keys, taken, unit, FIRST=first, CAPACITY=_CAPACITY, num_warps=32)
-    status, _, odd, _, _ = state.tolist()
-    reference.check_finite(not odd)
-    return taken if status == greedy.DONE.value else None
+        greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, keys[0], count, _CAPACITY, PART=1024)
+        greedy.order_keys[(triton.cdiv(_CAPACITY, 64),)](state, keys[0], keys[1], _CAPACITY, PART=64, AGAINST=128)
+        greedy.take[(1,)](
+            *(u, v, room, state, ledger, keys[1], taken, first_at, asked_at, unit),
+            CAPACITY=_CAPACITY,
+            PART=min(_AT_ONCE, _CAPACITY),
+            num_warps=min(_AT_ONCE, _CAPACITY) // 32,
+        )
+    return taken, state[0] == greedy.DONE.value, state[2] == 0
 
 
 def _sizes(channels: int) -> dict[str, int]:

@@ -1,0 +1,279 @@
+"""Ascent over a block of pairs in buffers of fixed size, which a GPU replays as one CUDA graph.
+
+A step of an attack on a small graph is some hundred short kernels: a GPU is done with each before the host has launched the
+next. Here no size depends on a value and the host asks for none, so that a whole step is recorded once and then replayed. What
+cannot be known beforehand (more flips than there is room for, values that are not finite) is noted on the GPU and looked at
+later; the attack is then run again in the plain way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from edgeproof._tensors import fingerprint
+from edgeproof.attacks.blocks import Block, gaps, pairs_among
+from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
+from edgeproof.attacks.steps import Steps
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch
+from edgeproof.budget import Budget
+from edgeproof.propagation.pairs import Pairs, contained, num_pairs
+
+# Flips that there is room for, at least, and for each that the budget allows.
+_LEAST_CAPACITY, _PER_FLIP = 1024, 4
+# From so many steps on recording pays off, if it serves several runs, or one alone.
+_WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
+# The step after which a first look is taken at what was noted: the first steps have the most flips.
+_LOOK_AFTER = 2
+
+
+class RecordedAscent:
+    """The loop of :func:`~edgeproof.attacks.ascent.ascend` without a word to the host.
+
+    On a CPU the same steps run one after the other, unrecorded.
+
+    Args:
+        target: what is under attack.
+        block: of a kind with those that it will be run on: from the same nodes, and if ``size`` is none, of the same pairs.
+        steps: of a kind with those that it will make; only their number and learning rate may differ.
+        keep_best: whether to remember the block of lowest accuracy.
+        capacity: most pairs of non-zero weight.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        block: Block,
+        steps: Steps,
+        *,
+        keep_best: bool,
+        capacity: int,
+    ) -> None:
+        self.target, self.engine = target, target.engine(steps.loss)
+        # A block of all pairs is never drawn anew.
+        size = None if _is_everything(block) else steps.size
+        self.size, self.greedy, self.keep_best, self.capacity = size, steps.greedy, keep_best, capacity
+        self.nodes, self.among = block.nodes, block.num_nodes
+        self.total = num_pairs(self.among)
+        device, like = target.device, block.flip
+        self.generator = torch.Generator(device)
+        # What a step reads and writes.
+        self.number = torch.zeros(capacity, dtype=torch.long, device=device)
+        self.weight = like.new_zeros(capacity)
+        self.learning_rate = like.new_zeros(())
+        self.limit, self.box = like.new_zeros(1, dtype=torch.float64), self.number.new_zeros(1)
+        self.room = self.number.new_zeros(target.num_nodes)
+        self.unsure, self.most = torch.zeros((), dtype=torch.bool, device=device), self.number.new_zeros(())
+        self.loss = like.new_zeros(())
+        self.edges = _numbers(self.engine.edge_key, self.nodes, target.num_nodes)
+        slots = block.number.numel() if size is None else capacity + gaps(size)
+        self.places = torch.arange(1, capacity + 1, dtype=torch.int32, device=device)
+        if size is None:
+            self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
+        self.flip = like.new_zeros(slots)
+        if keep_best:
+            self.best_accuracy = like.new_zeros(())
+            self.best = self.number.new_zeros(slots), like.new_zeros(slots), like.new_zeros(slots)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def run(
+        self, block: Block, budget: Budget, steps: Steps, *, generator: torch.Generator, watch: Watch
+    ) -> Block | None:
+        """The block after all steps, or, where it is drawn anew, what is flipped of it; none if something did not fit.
+
+        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments.
+        """
+        self._begin(block, budget, generator)
+        for step in range(1, steps.count + 1):
+            self.learning_rate.fill_(steps.learning_rate(step))
+            if self._graph is None:
+                self._step()
+            else:
+                self._graph.replay()
+            watch.step(self.loss.clone())
+            if step == _LOOK_AFTER and self._failed():
+                return None
+        watch.lap("recorded steps")
+        if self._failed():
+            return None
+        if self.size is None:
+            return block.with_flip(self.flip.clone())
+        return self._block(self.number, self.weight, self.weight > 0)
+
+    @property
+    def too_small(self) -> bool:
+        """Whether there were more pairs of non-zero weight in the last run than there is room for."""
+        return int(self.most) > self.capacity
+
+    @property
+    def best_block(self) -> tuple[Block, float]:
+        """The block of lowest accuracy before any of the steps, and this accuracy."""
+        number, flip, there = self.best
+        return self._block(number, flip, there > 0), float(self.best_accuracy)
+
+    def _failed(self) -> bool:
+        return bool(self.unsure | (self.most > self.capacity))
+
+    def _begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
+        """Fill the buffers that the first step reads."""
+        total, room = boxes(budget, self.target.num_nodes, self.total, self.room.device)
+        self.limit.fill_(budget.total)
+        self.box.fill_(total)
+        self.room.copy_(room)
+        self.unsure.fill_(False)
+        self.most.zero_()
+        seed = torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
+        self.generator.manual_seed(int(seed))
+        if self.keep_best:
+            self.best_accuracy.fill_(math.inf)
+        if self.size is None:
+            self.flip.copy_(block.flip)
+        self._keep(block.number, block.flip)
+
+    def record(self) -> None:
+        """Record a step, for :meth:`run` to replay; on a GPU only."""
+        # What runs for the first time allocates and compiles, which must not be recorded.
+        aside = torch.cuda.Stream(self.target.device)
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator)
+        with torch.cuda.graph(graph):
+            self._step()
+        self._graph = graph
+
+    def _step(self) -> None:
+        """One step: what is flipped is run, all pairs are scored, and the weights are moved and projected."""
+        number, pairs, sign = self.fixed if self.size is None else self._drawn(self.size)
+        there = self.weight > 0
+        flipped = self._pairs(torch.where(there, self.number, 0)).both
+        loss, logits, scores = self.engine.run_on_tape(flipped, self.weight)
+        assert scores is not None
+        self.loss.copy_(loss)
+        if self.keep_best:
+            self._remember(self.target.accuracy(logits), number, sign)
+        terms = [score.at(pairs, self.engine.backend) for score in scores]
+        gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
+        value = torch.addcmul(self.flip, gradient, self.learning_rate)
+        if self.greedy:
+            flip, sure = take_greedily(value, pairs, self.box, self.room)
+        else:
+            flip, sure = project_global_unattended(value, self.limit)
+        self.unsure.logical_or_(~sure)
+        self.flip.copy_(flip)
+        self._keep(number, flip)
+
+    def _keep(self, number: Tensor, flip: Tensor) -> None:
+        """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
+        up_to = (flip > 0).cumsum(0, dtype=torch.int32)
+        self.most.copy_(torch.maximum(self.most, up_to[-1]))
+        place = torch.searchsorted(up_to, self.places)
+        there = place < flip.numel()
+        place.clamp_(max=flip.numel() - 1)
+        self.number.copy_(number[place])
+        self.weight.copy_(torch.where(there, flip[place], 0.0))
+
+    def _drawn(self, size: int) -> tuple[Tensor, Pairs, Tensor]:
+        """A new block around what is flipped: numbers, pairs, and the sign of each flip, 0 for places that hold no pair.
+
+        Flipped pairs come first, the others ascend behind them. See :func:`~edgeproof.attacks.blocks.resample`.
+        """
+        there = self.weight > 0
+        kept = there.sum()
+        share = (size - kept).double() / (self.total - kept)
+        dtype = torch.float32 if size / self.total > 1e-4 else torch.float64
+        time = torch.rand(gaps(size), device=share.device, generator=self.generator, dtype=dtype).neg_().log1p_()
+        fresh = time.div_(torch.log1p(-share)).long().add_(1).cumsum(0).sub_(1)
+        # As good as never: so many gaps pass the end but for one chance in many billions.
+        self.unsure.logical_or_(fresh[-1] < self.total)
+
+        slots, sign = self.flip.numel(), self.flip.new_empty(self.flip.numel() + 1)
+        sign[: self.capacity] = torch.where(there, torch.where(contained(self.number, self.edges), -1.0, 1.0), 0.0)
+        sign[self.capacity : slots] = (fresh < self.total).to(sign.dtype)
+        # The last place takes what goes nowhere. Few are looked for among many.
+        for few, value, wanted in ((self.edges, -1.0, None), (self.number, 0.0, there)):
+            place = torch.searchsorted(fresh, few)
+            found = fresh[place.clamp(max=fresh.numel() - 1)] == few
+            found = found if wanted is None else found & wanted
+            sign.index_fill_(0, torch.where(found, place + self.capacity, slots), value)
+
+        number = torch.cat([self.number, fresh.clamp_(max=self.total - 1)])
+        self.flip.zero_()
+        self.flip[: self.capacity].copy_(self.weight)
+        return number, self._pairs(number), sign[:slots]
+
+    def _remember(self, accuracy: Tensor, number: Tensor, sign: Tensor) -> None:
+        better = accuracy < self.best_accuracy
+        for kept, now in zip(self.best, (number, self.flip, sign.abs()), strict=True):
+            kept.copy_(torch.where(better, now, kept))
+        self.best_accuracy.copy_(torch.minimum(accuracy, self.best_accuracy))
+
+    def _pairs(self, number: Tensor) -> Pairs:
+        return pairs_among(number, self.target.num_nodes, self.nodes)
+
+    def _block(self, number: Tensor, flip: Tensor, there: Tensor) -> Block:
+        number, order = number[there].sort()
+        return Block(number, self._pairs(number), flip[there][order], self.nodes)
+
+
+def recordings(
+    target: Target, block: Block, budget: Budget, steps: Steps, *, keep_best: bool
+) -> Iterator[RecordedAscent]:
+    """Recordings to try: none where that does not pay or cannot be, and a larger one after one that was too small."""
+    engine = target.engine(steps.loss)
+    again = _is_everything(block) or steps.size is not None
+    if not engine.recordable or block.flip.dtype != torch.float32:
+        # Values are projected in single precision.
+        return
+    if steps.count < (_WORTH_RECORDING if again else _WORTH_RECORDING_ONCE):
+        return
+    nodes = None if block.nodes is None else fingerprint([block.nodes])
+    kind = (
+        steps.loss,
+        steps.greedy,
+        steps.size,
+        block.number.numel() if steps.size is None else None,
+        nodes,
+        keep_best,
+    )
+    capacity = 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length()
+    for _ in range(2):
+        known = target.recordings.get(kind)
+        if known is None or known.too_small:
+            capacity = capacity if known is None else max(capacity, 1 << (2 * int(known.most)).bit_length())
+            if 2 * capacity > block.number.numel():
+                return
+            known = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
+            try:
+                known.record()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError:
+                # Something in the model needs the host, as GAT's attention does.
+                engine.recordable = False
+                return
+            if again:
+                target.recordings[kind] = known
+        yield known
+        if not known.too_small:
+            return
+
+
+def _is_everything(block: Block) -> bool:
+    return block.number.numel() == num_pairs(block.num_nodes)
+
+
+def _numbers(key: Tensor, nodes: Tensor | None, num_nodes: int) -> Tensor:
+    """The numbers of pairs given by ascending keys, ascending; only of those among the nodes, if these are given."""
+    pairs = Pairs.from_key(key, num_nodes)
+    if nodes is None:
+        return pairs.number
+    pairs = pairs[contained(pairs.u, nodes) & contained(pairs.v, nodes)]
+    return Pairs(torch.searchsorted(nodes, pairs.u), torch.searchsorted(nodes, pairs.v), nodes.numel()).number

@@ -1,0 +1,199 @@
+"""Steps in buffers of fixed size against the plain ones; on a GPU recorded and replayed, elsewhere run one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.attacks import LRBCD, PGD, PRBCD, Block, project_global, project_local, recorded, sample_block
+from edgeproof.attacks.ascent import Best, ascend
+from edgeproof.attacks.recorded import RecordedAscent
+from edgeproof.attacks.steps import Steps
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.budget import Budget
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture
+def data() -> Data:
+    return ep.datasets.csbm("homophilous", num_nodes=120, p=0.1, q=0.02, seed=3).to(DEVICE)
+
+
+def target_of(data: Data, name: str = "GPRGNN") -> Target:
+    """A trained model: one that is not hardly listens to edges, and would have nearly all of them flipped a little."""
+    model = ep.models.build(name, 21, 2, seed=0).to(DEVICE)
+    split = ep.splits.inductive(data, train_per_class=20, val_per_class=10)
+    ep.train(model, split, max_epochs=40, progress=False)
+    nodes = torch.arange(0, 120, 3, device=DEVICE)
+    return Target(model.eval(), data, nodes, data.y[nodes])
+
+
+def budget_of(data: Data, local: bool) -> Budget:
+    return Budget.from_epsilon(data, torch.arange(120, device=DEVICE), 0.1, local=0.3 if local else None)
+
+
+def steps_of(count: int, size: int | None, greedy: bool, lr: float = 400.0) -> Steps:
+    return Steps(count, "tanh_margin", lambda step: lr / step, greedy, size)
+
+
+def made(target: Target, block: Block, steps: Steps, capacity: int = 1024, keep_best: bool = False) -> RecordedAscent:
+    recording = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
+    if DEVICE.type == "cuda":
+        recording.record()
+    return recording
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator(DEVICE).manual_seed(seed)
+
+
+def dense(block: Block) -> Tensor:
+    """The weight of every pair of the graph."""
+    weight = block.flip.new_zeros(block.pairs.num_nodes, block.pairs.num_nodes)
+    return weight.index_put((block.pairs.u, block.pairs.v), block.flip)
+
+
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII"])
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
+def test_where_pairs_stay_it_does_what_plain_steps_do(data: Data, everything: bool, greedy: bool, name: str) -> None:
+    target, budget, steps = target_of(data, name), budget_of(data, greedy), steps_of(6, None, greedy)
+    block = sample_block(120, 10**6 if everything else 3000, generator=generator(), nodes=budget.usable)
+    watches = [Watch(DEVICE, ignore) for _ in range(2)]
+    bests = [Best(), Best()]
+    recording = made(target, block, steps, capacity=7140, keep_best=True)
+    found = recording.run(block, budget, steps, generator=generator(), watch=watches[0])
+    assert found is not None
+    bests[0].keep(*recording.best_block)
+    expected = ascend(target, block, budget, steps, generator=generator(), watch=watches[1], best=bests[1])
+    assert int((expected.flip > 0).sum()) >= 5
+    # Rounding of the gradient, times the learning rate.
+    torch.testing.assert_close(found.flip, expected.flip, rtol=1e-4, atol=1e-4)
+    assert watches[0].trace == pytest.approx(watches[1].trace, abs=1e-5)
+    assert bests[0].block is not None
+    # The plain steps also look at where they end.
+    assert bests[0].accuracy >= bests[1].accuracy
+    accuracy = target.accuracy(target.engine("tanh_margin").logits(*bests[0].block.flipped))
+    assert float(accuracy) == pytest.approx(bests[0].accuracy)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_where_pairs_are_drawn_a_step_is_a_plain_step_on_what_was_drawn(
+    data: Data, greedy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if DEVICE.type == "cuda":
+        pytest.skip("looks at what a replay does not show")
+    target, budget, steps = target_of(data), budget_of(data, greedy), steps_of(8, 2000, greedy)
+    block = sample_block(120, 2000, generator=generator(), nodes=budget.usable)
+    drawn, draw = [], RecordedAscent._drawn
+
+    def spy(self: RecordedAscent, size: int) -> tuple[Tensor, ep.propagation.Pairs, Tensor]:
+        number, pairs, sign = draw(self, size)
+        there = sign != 0
+        drawn.append((self._block(number, self.flip, there), sign[there][number[there].argsort()]))
+        return number, pairs, sign
+
+    monkeypatch.setattr(RecordedAscent, "_drawn", spy)
+    found = made(target, block, steps).run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
+    assert found is not None
+    blocks = [one for one, _ in drawn] + [found]
+    for step, ((one, sign), after) in enumerate(zip(drawn, blocks[1:], strict=True), start=1):
+        assert bool((one.number.diff() > 0).all())
+        assert one.number.numel() == pytest.approx(2000, abs=250)
+        engine = target.engine("tanh_margin")
+        assert torch.equal(sign, engine.sign(one.pairs, True))
+        moved = one.flip + 400 / step * engine(*one.flipped).at(one.pairs)
+        flip = project_local(moved, one.pairs, budget) if greedy else project_global(moved, budget.total)
+        assert bool(flip.any())
+        torch.testing.assert_close(dense(after) * (dense(after) > 0), dense(one.with_flip(flip)), rtol=1e-4, atol=1e-5)
+    fresh = [set(one.number.tolist()) for one, _ in drawn]
+    assert all(len(one & other) < 1000 for one, other in itertools.pairwise(fresh))
+
+
+def test_every_pair_is_drawn_equally_often(data: Data) -> None:
+    target, budget, size = target_of(data), Budget(0), 500
+    block = sample_block(120, size, generator=generator())
+    recording = RecordedAscent(target, block, steps_of(1, size, False), keep_best=False, capacity=16)
+    recording._begin(block, budget, generator())
+    times, rounds = torch.zeros(120 * 119 // 2, device=DEVICE), 4000
+    for _ in range(rounds):
+        number, _, sign = recording._drawn(size)
+        times.index_add_(0, number, sign.abs())
+    assert not bool(recording.unsure)
+    share = size / times.numel()
+    expected, deviation = rounds * share, (rounds * share * (1 - share)) ** 0.5
+    assert float(times.sum()) == pytest.approx(rounds * size, rel=0.01)
+    assert float((times - expected).abs().max()) < 5.5 * deviation
+    # A chi-square statistic of so many cells, within five of its standard deviations.
+    statistic = float(((times - expected) / deviation).square().sum())
+    assert abs(statistic - times.numel()) < 5 * (2 * times.numel()) ** 0.5
+
+
+def test_more_flips_than_there_is_room_for_are_noticed(data: Data) -> None:
+    target, budget, steps = target_of(data), Budget(200), steps_of(3, 2000, False)
+    block = sample_block(120, 2000, generator=generator())
+    small = made(target, block, steps, capacity=32)
+    assert small.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is None
+    assert small.too_small
+    large = made(target, block, steps, capacity=2048)
+    assert large.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is not None
+    assert not large.too_small
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_values_that_are_not_finite_are_noticed(data: Data, greedy: bool) -> None:
+    target, budget, steps = target_of(data), budget_of(data, greedy), steps_of(3, None, greedy, lr=float("nan"))
+    block = sample_block(120, 3000, generator=generator(), nodes=budget.usable)
+    recording = made(target, block, steps)
+    assert recording.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is None
+    assert not recording.too_small
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        LRBCD(steps=12, block_size=2000),
+        LRBCD(steps=12, block_size=10**6),
+        PRBCD(steps=12, fine_tune_steps=6, block_size=2000, lr=1000.0),
+        PGD(steps=12, lr=100.0),
+    ],
+)
+def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the budget, reproducible, no weaker than plain steps but for luck, and with no trace of earlier budgets."""
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr(RecordedAscent, "record", lambda self: None)
+    monkeypatch.setattr(recorded, "_WORTH_RECORDING_ONCE", 5)
+    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
+    runs, run = [], RecordedAscent.run
+
+    def counted(self: RecordedAscent, *arguments: object, **named: object) -> Block | None:
+        found: Block | None = run(self, *arguments, **named)  # type: ignore[arg-type]
+        runs.append(found is not None)
+        return found
+
+    monkeypatch.setattr(RecordedAscent, "run", counted)
+    target = target_of(data)
+    local = 0.5 if isinstance(attack, LRBCD) else None
+    few, many = Budget.from_epsilons(data, target.nodes, [0.05, 0.3], local=local)
+    plain = attack(target.model, data, target.nodes, many, seed=0)
+    assert bool(runs) == target.engine("tanh_margin").recordable
+    target.engine("tanh_margin").recordable = True
+    found = []
+    for budget in (many, few, many):
+        flips = attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore))
+        budget.check(flips)
+        found.append(flips)
+    assert len(runs) >= 3
+    assert runs[-1]
+    assert torch.equal(found[0], found[2])
+    assert found[1].size(1) <= few.total
+    (badness,) = target.badness([found[0]], "tanh_margin")
+    assert badness[0] <= plain.accuracy + 0.06
+    assert badness[0] < plain.clean_accuracy
