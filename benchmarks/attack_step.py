@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +34,10 @@ from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
 from edgeproof.attacks import Block, project_global, resample, sample_block
+from edgeproof.attacks.ascent import ascend
+from edgeproof.attacks.steps import Steps
+from edgeproof.attacks.target import Target
+from edgeproof.attacks.watch import Watch, ignore
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 from edgeproof.result import describe_environment
@@ -82,25 +87,29 @@ class PeerGCN(nn.Module):
 class Ours:
     """PR-BCD's step on the edge-gradient engine."""
 
-    # Weights that the peer, too, takes for zero.
-    peer_eps = PRBCDAttack.coeffs["eps"]
-
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
-        self.engine = EdgeGradientEngine(model, data, nodes)
+        self.target = Target(model, data, nodes, data.y[nodes])
+        self.engine = self.target.engine("tanh_margin")
         self.budget, self.block_size = budget, block_size
         self.lr = 100 * max(1.0, torch.tensor(num_pairs(data.num_nodes) / block_size).log2().item())
         self.lr *= budget / (2 * data.num_nodes)
         self.generator = torch.Generator(data.x.device).manual_seed(0)
         self.block = sample_block(data.num_nodes, block_size, generator=self.generator)
 
-    def step(self, clock: Callable[[str], None] = lambda phase: None) -> None:
+    def run(self, count: int) -> None:
+        """So many steps as an attack makes them: on a small graph on a GPU, recorded."""
+        steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, size=self.block_size)
+        watch, budget = Watch(self.target.device, ignore), ep.Budget(self.budget)
+        self.block = ascend(self.target, self.block, budget, steps, generator=self.generator, watch=watch)
+
+    def step(self, clock: Callable[[str], None]) -> None:
+        """One step, in its parts."""
         block = self.block
         gradient = self.engine(*block.flipped)
         clock("forward and backward")
         scores = gradient.at(block.pairs)
         clock("scores")
         flip = project_global(torch.add(block.flip, scores, alpha=self.lr), self.budget)
-        flip = torch.threshold_(flip, self.peer_eps, 0.0)
         clock("update and projection")
         self.block = resample(Block(block.number, block.pairs, flip), self.block_size, generator=self.generator)
         clock("resampling")
@@ -134,18 +143,21 @@ class Peer:
             attack._resample_random_block(self.budget)
 
 
-def measure(step: Callable[[], None], device: torch.device, steps: int, warmup: int) -> dict[str, float]:
-    """Median milliseconds of a step, and the most memory in GiB that it held (on a CPU: by how much the peak grew)."""
-    for _ in range(warmup):
+def measure(step: Callable[[], None], device: torch.device, steps: int, warmup: int, each: int = 1) -> dict[str, float]:
+    """Median milliseconds of a step, and the most memory in GiB that it held (on a CPU: by how much the peak grew).
+
+    A call makes ``each`` steps; as many steps are timed in all, after so many for a warm-up.
+    """
+    for _ in range(warmup // each):
         step()
     before = peak_memory(device, reset=True)
     times = []
-    for _ in range(steps):
+    for _ in range(steps // each):
         synchronize(device)
         start = time.perf_counter()
         step()
         synchronize(device)
-        times.append(1000 * (time.perf_counter() - start))
+        times.append(1000 * (time.perf_counter() - start) / each)
     return {"ms": sorted(times)[len(times) // 2], "ms_least": min(times), "gib": peak_memory(device) - before}
 
 
@@ -244,7 +256,7 @@ def compare(name: str, data: Data, model: nn.Module, peer: nn.Module, block_size
     nodes, budget = targets(data)
     model = model.to(device).eval()
     own = Ours(model, data, nodes, budget, block_size)
-    ours = measure(own.step, device, 10 * steps, warmup=10)
+    ours = measure(partial(own.run, 10), device, 10 * steps, warmup=20, each=10)
     parts = phases(own, device, steps)
     flips = len(own.block.flipped[0])
     del own
@@ -333,9 +345,6 @@ def show(rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-Steps = Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")]
-
-
 @app.command()
 def cpu(
     steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours take ten times as many.")] = 3,
@@ -391,7 +400,7 @@ def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu
         model = trained("GPRGNN", data, {"K": sizes["K"]})
         nodes, budget = targets(data)
         ours = Ours(model, data, nodes, budget, sizes["block"])
-        found = measure(ours.step, place, 10, warmup=5)
+        found = measure(partial(ours.run, 10), place, 30, warmup=20, each=10)
         least = floor_ms(ours.engine, sizes["block"], sizes["K"], gbps)
         rows.append({**sizes, "ours": found, "floor_ms": least, "gbps": gbps})
         table.add_row(

@@ -98,8 +98,8 @@ def test_resampling_fills_the_block_with_other_pairs() -> None:
     assert sum(again) / 300 < 0.15 * 300
 
 
-def test_more_gaps_follow_if_the_first_do_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_gaps", lambda size: 7)
+def test_moregaps_follow_if_the_first_do_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "gaps", lambda size: 7)
     counts = torch.zeros(45)
     for seed in range(2000):
         number = sample_block(10, 15, generator=generator(seed)).number

@@ -126,4 +126,5 @@ def choose(
     pairs, p = block.flipped
     draws = p * (torch.rand(samples - 1, p.numel(), generator=generator, device=p.device) < p)
     chosen = discretize_all(torch.cat([p[None], draws]), pairs, budget)
-    return target.worst([pairs[positions].both for positions in chosen], loss)
+    flips = pairs.both[:, torch.cat(chosen)].split([positions.numel() for positions in chosen], dim=1)
+    return target.worst(flips, loss)

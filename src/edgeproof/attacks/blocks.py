@@ -11,6 +11,9 @@ from torch import Tensor
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
+# Smaller weights are taken for zero, as in the paper's released scripts: they change nothing, and may be very many.
+LEAST_WEIGHT = 1e-7
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -30,8 +33,8 @@ class Block:
 
     @property
     def flipped(self) -> tuple[Pairs, Tensor]:
-        """The pairs of non-zero weight, and these weights."""
-        chosen = self.flip.nonzero().squeeze(1)
+        """The pairs of non-zero weight, and these weights; the least ones are as good as zero."""
+        chosen = (self.flip > LEAST_WEIGHT).nonzero().squeeze(1)
         return self.pairs[chosen], self.flip[chosen]
 
     @property
@@ -81,7 +84,7 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     if size >= total and block.number.numel() == total:
         # Every pair is there already.
         return block
-    kept = block.flip.nonzero().squeeze(1)
+    kept = (block.flip > LEAST_WEIGHT).nonzero().squeeze(1)
     if kept.numel() > size // 2 and size < total:
         kept = kept[block.flip[kept].topk(size // 2).indices.sort().values]
     number, flip = block.number[kept], block.flip[kept]

@@ -159,7 +159,9 @@ def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
 
 def discretize_all(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
     """:func:`discretize` of every row of ``p``, shape ``[rows, b]``."""
-    return [row.nonzero().squeeze(1) for row in _greedy(p, pairs, budget, whole=True)]
+    taken = _greedy(p, pairs, budget, whole=True)
+    # Both at once: a GPU is waited for twice, however many rows there are.
+    return list(taken.nonzero()[:, 1].split(taken.sum(dim=1).tolist()))
 
 
 def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) -> Tensor:

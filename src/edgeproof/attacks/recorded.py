@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.blocks import Block, gaps, pairs_among
+from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, gaps, pairs_among
 from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
@@ -172,7 +172,7 @@ class RecordedAscent:
 
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
-        up_to = (flip > 0).cumsum(0, dtype=torch.int32)
+        up_to = (flip > LEAST_WEIGHT).cumsum(0, dtype=torch.int32)
         self.most.copy_(torch.maximum(self.most, up_to[-1]))
         place = torch.searchsorted(up_to, self.places)
         there = place < flip.numel()
@@ -202,7 +202,7 @@ class RecordedAscent:
             place = torch.searchsorted(fresh, few)
             found = fresh[place.clamp(max=fresh.numel() - 1)] == few
             found = found if wanted is None else found & wanted
-            sign.index_fill_(0, torch.where(found, place + self.capacity, slots), value)
+            sign.scatter_(0, torch.where(found, place + self.capacity, slots), value)
 
         number = torch.cat([self.number, fresh.clamp_(max=self.total - 1)])
         self.flip.zero_()

@@ -27,7 +27,8 @@ class Pattern:
         rowptr: entries of row ``u`` are ``rowptr[u]`` to ``rowptr[u + 1]``, shape ``[nodes + 1]``.
         col: the column of each entry, shape ``[entries]``.
         diagonal: where the diagonal's entries stand, shape ``[nodes]``.
-        longest: entries of the longest row, where that is known: kernels that take rows side by side want them short.
+        longest: about how many entries the longest row has, where that is known: kernels that take rows side by side want
+            them short.
     """
 
     rowptr: Tensor
@@ -121,7 +122,9 @@ class Adjacency:
         sender, receiver = torch.cat([edge_index, diagonal.expand(2, -1)], dim=1)
         where = (receiver * num_nodes + sender).argsort(stable=True)
         place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
-        pattern = Pattern(_row_pointers(receiver, num_nodes), sender[where], place[edge_index.size(1) :])
+        rowptr = _row_pointers(receiver, num_nodes)
+        longest = int(rowptr.diff().max()) if num_nodes else 0
+        pattern = Pattern(rowptr, sender[where], place[edge_index.size(1) :], longest)
         weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[where]
         return cls(pattern, weight, symmetric, Plain())
 
@@ -213,7 +216,8 @@ class Adjacency:
         col = pattern.col.new_empty(size).scatter_(0, old_place, pattern.col).scatter_(0, new_place, key % n)
         weight = changed.new_empty(size).scatter(0, old_place, changed).scatter(0, new_place, added)
         rowptr = pattern.rowptr + torch.searchsorted(key, torch.arange(n + 1, device=key.device) * n)
-        merged = Pattern(rowptr, col, old_place[pattern.diagonal])
+        # Hardly any row becomes much longer.
+        merged = Pattern(rowptr, col, old_place[pattern.diagonal], pattern.longest)
         return Adjacency(merged, weight, symmetric=True, rule=Plain())
 
     def dense(self) -> Tensor:

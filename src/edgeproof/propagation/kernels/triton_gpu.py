@@ -33,7 +33,7 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
 # Of values taken without the host's help: how many at most, looked at in a round and at once, sampled for that, and rounds.
-_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 16384, 8
+_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 8192, 8
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -203,10 +203,10 @@ def take_unattended(
     shared = (p.contiguous(), u, v, room, state, ledger, unit)
     for _ in range(_ROUNDS):
         greedy.set_threshold[(1,)](
-            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=16
+            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=32
         )
         greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, keys[0], count, _CAPACITY, PART=1024)
-        greedy.order_keys[(triton.cdiv(_CAPACITY, 64),)](state, keys[0], keys[1], _CAPACITY, PART=64, AGAINST=128)
+        greedy.order_keys[(triton.cdiv(_CAPACITY, 32),)](state, keys[0], keys[1], _CAPACITY, PART=32, AGAINST=256)
         greedy.take[(1,)](
             *(u, v, room, state, ledger, keys[1], taken, first_at, asked_at, unit),
             CAPACITY=_CAPACITY,
