@@ -104,8 +104,7 @@ class Budget:
         check_pairs(flips, _MOST_NODES if self.local is None else self.local.numel())
         if flips.size(1) > self.total:
             raise BudgetExceededError(f"the budget is {self.total} flips in all, got {flips.size(1)}")
-        ordered = torch.stack([flips.amin(dim=0), flips.amax(dim=0)])
-        repeated = flips.size(1) - ordered.unique(dim=1).size(1)
+        repeated = flips.size(1) - ((flips.amin(dim=0) << 32) + flips.amax(dim=0)).unique().numel()
         if repeated:
             raise BudgetExceededError(f"a pair is flipped once or not at all, got {repeated} repeated")
         if self.local is None:

@@ -21,6 +21,7 @@ from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
+from edgeproof.propagation.captured import record
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
 # Flips that there is room for, at least, and for each that the budget allows.
@@ -72,6 +73,8 @@ class RecordedAscent:
         self.edges = _numbers(self.engine.edge_key, self.nodes, target.num_nodes)
         slots = block.number.numel() if size is None else capacity + gaps(size)
         self.places = torch.arange(1, capacity + 1, dtype=torch.int32, device=device)
+        # Pairs of weight 0 that fill up those of non-zero weight: far apart, for many at one node would make its row long.
+        self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
         self.flip = like.new_zeros(slots)
@@ -136,24 +139,12 @@ class RecordedAscent:
 
     def record(self) -> None:
         """Record a step, for :meth:`run` to replay; on a GPU only."""
-        # What runs for the first time allocates and compiles, which must not be recorded.
-        aside = torch.cuda.Stream(self.target.device)
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(3):
-                self._step()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph):
-            self._step()
-        self._graph = graph
+        self._graph, _ = record(self._step, self.target.device, self.generator)
 
     def _step(self) -> None:
         """One step: what is flipped is run, all pairs are scored, and the weights are moved and projected."""
         number, pairs, sign = self.fixed if self.size is None else self._drawn(self.size)
-        there = self.weight > 0
-        flipped = self._pairs(torch.where(there, self.number, 0)).both
+        flipped = self._pairs(torch.where(self.weight > 0, self.number, self.idle)).both
         loss, logits, scores = self.engine.run_on_tape(flipped, self.weight)
         assert scores is not None
         self.loss.copy_(loss)

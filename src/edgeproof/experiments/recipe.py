@@ -106,6 +106,9 @@ class Recipe:
         settings = {**_TRAINING.get(graph, {}), **_TRAINING.get((row.model, graph), {}), "seed": self.seed}
         if row.setting == "transductive":
             settings["patience"] = 300
+        elif row.attack is not None:
+            # As in the released scripts; without it most adversarial trainings are at their best after a few epochs.
+            settings["warmup_apart"] = True
         if self.fast:
             settings["max_epochs"] = _FAST_EPOCHS
         return TrainConfig(**settings)

@@ -16,6 +16,9 @@ from torch_geometric.data import Data
 from edgeproof.propagation.propagate import spmm
 from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
+# With more entries than this, cuSPARSE's products are as fast as any: how long rows are is not asked.
+_SMALL = 1 << 18
+
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
@@ -123,7 +126,7 @@ class Adjacency:
         where = (receiver * num_nodes + sender).argsort(stable=True)
         place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
         rowptr = _row_pointers(receiver, num_nodes)
-        longest = int(rowptr.diff().max()) if num_nodes else 0
+        longest = int(rowptr.diff().max()) if 0 < sender.numel() <= _SMALL else None
         pattern = Pattern(rowptr, sender[where], place[edge_index.size(1) :], longest)
         weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[where]
         return cls(pattern, weight, symmetric, Plain())

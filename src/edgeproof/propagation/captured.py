@@ -6,9 +6,11 @@ kernels follow each other without the host.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from torch import Tensor
 from edgeproof.propagation.pair_scores import Attended, Scores
 from edgeproof.propagation.rules import Attention
 
+Result = TypeVar("Result")
 Run = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, list[Scores] | None]]
 
 
@@ -25,24 +28,17 @@ class CapturedRun:
     Args:
         run: the function; it must not look at the values of its arguments on the host.
         capacity: most pairs.
+        num_nodes: nodes of the graph, at least 2.
         like: a tensor with the flips' dtype and device.
     """
 
-    def __init__(self, run: Run, capacity: int, like: Tensor) -> None:
+    def __init__(self, run: Run, capacity: int, num_nodes: int, like: Tensor) -> None:
         self.capacity = capacity
-        self.pairs = torch.zeros(2, capacity, dtype=torch.long, device=like.device)
         self.flip = like.new_zeros(capacity)
-        self.pairs[1] = 1
-        # What runs for the first time allocates and compiles, which must not be recorded.
-        aside = _side_stream(like.device)
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(3):
-                run(self.pairs, self.flip)
-        torch.cuda.current_stream().wait_stream(aside)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.results = run(self.pairs, self.flip)
+        # Any pairs will do, but many at one node would make its row long.
+        u = torch.arange(capacity, device=like.device) % (num_nodes - 1)
+        self.pairs = torch.stack([u, u + 1])
+        self.graph, self.results = record(lambda: run(self.pairs, self.flip), like.device)
 
     def __call__(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         self._fill(pairs, flip)
@@ -56,6 +52,39 @@ class CapturedRun:
         self.flip.zero_()
         self.pairs[:, : flip.numel()].copy_(pairs)
         self.flip[: flip.numel()].copy_(flip)
+
+
+def record(
+    run: Callable[[], Result], device: torch.device, generator: torch.Generator | None = None
+) -> tuple[torch.cuda.CUDAGraph, Result]:
+    """Record a function without arguments, and give back what its replays will write over.
+
+    Args:
+        run: the function; it must not look at values on the host.
+        device: the GPU.
+        generator: what it draws random numbers from, if it does.
+    """
+    # What runs for the first time allocates and compiles, which must not be recorded.
+    aside = _side_stream(device)
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        graph.register_generator_state(generator)
+    # If an earlier recording were thrown away in the meantime, its memory would be freed, and this one spoilt.
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph):
+            result = run()
+    finally:
+        if collecting:
+            gc.enable()
+    return graph, result
 
 
 @lru_cache

@@ -53,27 +53,31 @@ class Copies:
         assert isinstance(self.model, Diffusing)
         n = int(self.data.x.size(0))
         sizes = torch.tensor([flips.size(1) for flips in sets]).to(self.data.x.device)
-        copy = torch.arange(len(sets), device=sizes.device).repeat_interleave(sizes)
-        pairs = torch.cat(list(sets), dim=1) + copy * n
+        joined = torch.cat(list(sets), dim=1)
+        copy = torch.arange(len(sets), device=sizes.device).repeat_interleave(sizes, output_size=joined.size(1))
+        pairs = joined + copy * n
         with torch.no_grad(), evaluating(self.model):
             graph = self._graph(len(sets)).perturbed(pairs, self.data.x.new_ones(pairs.size(1)))
             logits = self.model.diffuse(encoded.repeat(len(sets), 1), graph)
         return logits.view(len(sets), n, -1)
 
-    def are_apart(self, encoded: Tensor, alone: Callable[[Tensor], Tensor], some: Tensor, tolerance: float) -> bool:
+    def are_apart(
+        self, encoded: Tensor, alone: Callable[[Tensor], Tensor], some: Callable[[], Tensor], tolerance: float
+    ) -> bool:
         """Whether the model answers on two copies as it does on one, as long as no edge joins them; found out once.
 
         Args:
             encoded: the encoded features of one copy.
             alone: logits on one graph with some flips.
-            some: flips to try it with.
+            some: gives flips to try it with.
             tolerance: how far the answers may differ, relative to the largest.
         """
         if self.model in _LOOKS_ACROSS or self.most < 2:
             return False
         if self.model not in _APART:
             # Two that differ: the mean over two equal ones would be that of one.
-            sets = [some[:, :0], some]
+            flips = some()
+            sets = [flips[:, :0], flips]
             expected = torch.stack([alone(flips) for flips in sets])
             try:
                 far = (self.logits(encoded, sets) - expected).abs().max()

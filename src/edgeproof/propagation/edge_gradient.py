@@ -267,9 +267,9 @@ class EdgeGradientEngine:
         copies = self._copies
         with dispatch.using(self.backend):
             together = self.path == "propagate" and self.num_nodes > 1
-            if together:
-                some = some_pairs(self.data).both
-                together = copies.are_apart(self._encoded, alone, some, _AGREE[self.data.x.dtype])
+            together = together and copies.are_apart(
+                self._encoded, alone, lambda: some_pairs(self.data).both, _AGREE[self.data.x.dtype]
+            )
         if not together:
             yield from (alone(flips)[None] for flips in sets)
             return
@@ -413,7 +413,9 @@ class EdgeGradientEngine:
             return self.run_on_tape(pairs, flip)
         if self._captured is None or flip.numel() > self._captured.capacity:
             try:
-                self._captured = CapturedRun(self.run_on_tape, max(1024, 2 << flip.numel().bit_length()), flip)
+                self._captured = CapturedRun(
+                    self.run_on_tape, max(1024, 2 << flip.numel().bit_length()), self.num_nodes, flip
+                )
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:

@@ -7,16 +7,16 @@ While a whole unit is left in the common box, every value fits into it, and only
 that does not fit now never will, and is passed over. Once less is left, a pair that does not fit into the rest ends it all,
 whether or not its nodes have room, so all pairs are looked at (``STRICT``).
 
-``state`` holds the status, how many values were gathered, how many are not finite, and the bits of the threshold. ``ledger``
-holds what is left in the common box, and the key below which nothing has been looked at. Keys ascend with the value, and with
-an earlier position.
+``state`` holds the status, how many values were gathered, how many are not finite, the bits of the threshold, and how often too
+many were gathered. ``ledger`` holds what is left in the common box, and the key below which nothing has been looked at. Keys
+ascend with the value, and with an earlier position.
 """
 # mypy: ignore-errors
 
 import triton
 import triton.language as tl
 
-PASSING, STRICT, DONE, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+PASSING, STRICT, DONE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 BEYOND = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 LATE = tl.constexpr(0x7FFFFFFF)
 
@@ -46,6 +46,7 @@ def keys_left(x, e, present, u, v, room, state, ledger, unit):
 def set_threshold(p, u, v, room, state, ledger, unit, count, stride, wanted, SAMPLE: tl.constexpr):
     """From a sample, the value that so many of it reach; 0 if there are not so many."""
     if tl.load(state) < DONE:
+        wanted = tl.maximum(wanted >> tl.load(state + 4), 1)
         e = tl.arange(0, SAMPLE) * stride
         present = e < count
         key = keys_left(tl.load(p + e, mask=present, other=0.0), e, present, u, v, room, state, ledger, unit)
@@ -109,10 +110,8 @@ def take(
         left = tl.load(ledger)
         below = tl.load(ledger + 1)
         start = tl.full([], 0, tl.int32)
-        if found > CAPACITY:
-            status = tl.full([], 0, tl.int32) + GIVEN_UP
         began = status
-        while (status == began) & (start < found) & (status < DONE):
+        while (status == began) & (start < found) & (found <= CAPACITY):
             place = start + tl.arange(0, PART)
             present = place < found
             key = tl.load(ordered + place, mask=present, other=0)
@@ -177,7 +176,10 @@ def take(
             left -= gone
             tl.debug_barrier()
             start += PART
-        if (status == began) & (status < DONE):
+        if found > CAPACITY:
+            # Once more, with a threshold that half as many of the sample reach.
+            tl.store(state + 4, tl.load(state + 4) + 1)
+        elif status == began:
             threshold = tl.load(state + 3)
             below = threshold.to(tl.int64) << 32
             # Down to 0, everything has been looked at.

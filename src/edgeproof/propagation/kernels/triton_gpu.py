@@ -33,7 +33,7 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
 # Of values taken without the host's help: how many at most, looked at in a round and at once, sampled for that, and rounds.
-_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 8192, 8
+_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 8192, 10
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -192,7 +192,7 @@ def take_unattended(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.take_unattended`; it gives up after some rounds."""
     count, device = p.numel(), p.device
-    state = torch.zeros(4, dtype=torch.int32, device=device)
+    state = torch.zeros(5, dtype=torch.int32, device=device)
     state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
     ledger = torch.cat([total, torch.full((1,), greedy.BEYOND.value, device=device)])
     keys = torch.empty(2, _CAPACITY, dtype=torch.long, device=device)
