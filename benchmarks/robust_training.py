@@ -76,6 +76,7 @@ class Way:
     preset: str = "paper"
 
 
+_JOINT: Any = {"warmup_apart": False}
 _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
 
@@ -100,9 +101,9 @@ def _greedy(about: str, epsilon: float, local: float | None, dropout: float = 0.
 # The options of training, one at a time.
 OPTIONS = {
     "regular": Way("regular training", self_training=False),
-    "regular-apart": Way("... with a warm-up of its own", self_training=False, settings={"warmup_apart": True}),
+    "regular-joint": Way("... with the warm-up as part of the run", self_training=False, settings=_JOINT),
     "self": Way("self-training, as in the paper"),
-    "self-apart": Way("... with a warm-up of its own", settings={"warmup_apart": True}),
+    "self-joint": Way("... with the warm-up as part of the run", settings=_JOINT),
     "self-labels": Way("self-training, five label models with weight decay", settings=_LABELS),
     "mlp": Way("an MLP, which sees no edge, on labels of GPRGNN", model="MLP", labeller="GPRGNN", settings=_LABELS),
     "self-drop": Way(
@@ -117,9 +118,8 @@ OPTIONS = {
         labeller="GPRGNN",
         settings=_DECAY,
     ),
-    "lrbcd": _lrbcd("LR-BCD training, as in the paper's text"),
-    "lrbcd-apart": _lrbcd("... with a warm-up of its own, as in its released scripts", warmup_apart=True),
-    "lrbcd-apart-min": _lrbcd("... and first 100 epochs cannot be the best", warmup_apart=True, min_epochs=100),
+    "lrbcd": _lrbcd("LR-BCD training, as in the paper"),
+    "lrbcd-joint": _lrbcd("... with the warm-up as part of the run", warmup_apart=False),
     "lrbcd-labels": _lrbcd("... five label models with weight decay", **_LABELS),
     "lrbcd-min": _lrbcd("... first 100 epochs cannot be the best", min_epochs=100, **_LABELS),
     "lrbcd-average": _lrbcd("... and parameters averaged (0.98)", min_epochs=100, averaging=0.98, **_LABELS),

@@ -155,23 +155,23 @@ def test_unknown_options_and_verbs_are_usage_errors(run: Run) -> None:
 
 
 def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe = loop._describe
+    describe, longer = loop._describe, (*TRAIN, "--max-epochs", "40")
 
     def interrupted(record: Epoch) -> str:
-        if record.epoch == 18:
+        if record.epoch == 30:
             raise KeyboardInterrupt
         return describe(record)
 
     monkeypatch.setattr(loop, "_describe", interrupted)
-    code, _, err = run(*TRAIN)
+    code, _, err = run(*longer)
     assert code == 130
     assert "the same command goes on from model.safetensors.checkpoint" in err
     assert Path("model.safetensors.checkpoint").exists()
     monkeypatch.setattr(loop, "_describe", describe)
-    assert run(*TRAIN)[0] == 0
+    assert run(*longer)[0] == 0
     resumed = Path("model.safetensors").read_bytes()
     assert not Path("model.safetensors.checkpoint").exists()
-    run(*TRAIN)
+    run(*longer)
     assert Path("model.safetensors").read_bytes() == resumed
 
 

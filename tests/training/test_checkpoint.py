@@ -18,7 +18,14 @@ from edgeproof.training import Epoch, loop
 from edgeproof.training import checkpoint as checkpoints
 
 PAST_BEST = 45
-OPTIONS = {"max_epochs": 60, "patience": 40, "lr": 0.05, "progress": False, "checkpoint_every": 1}
+OPTIONS = {
+    "warmup_apart": False,
+    "max_epochs": 60,
+    "patience": 40,
+    "lr": 0.05,
+    "progress": False,
+    "checkpoint_every": 1,
+}
 
 
 def build() -> ep.models.GraphModel:

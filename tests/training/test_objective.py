@@ -19,7 +19,7 @@ from edgeproof.splits import Split
 from edgeproof.training import loop
 from edgeproof.training.stage import Stage
 
-SHORT: dict[str, Any] = {"warmup_epochs": 2, "max_epochs": 6, "patience": 6, "progress": False}
+SHORT: dict[str, Any] = {"warmup_epochs": 2, "warmup_apart": False, "max_epochs": 6, "patience": 6, "progress": False}
 AGAINST: dict[str, Any] = {"attack": LRBCD(steps=3, block_size=2_000, samples=2), "epsilon": 0.1, "local": 0.5}
 WAYS: dict[str, dict[str, Any]] = {
     "clean": {},

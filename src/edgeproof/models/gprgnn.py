@@ -68,10 +68,10 @@ class GPRGNN(GraphModel):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.normalized(self_loops=True)
-        z = self.gamma[0] * h
-        for k in range(1, self.K + 1):
-            h = propagate(adjacency, h)
-            z = torch.addcmul(z, self.gamma[k], h)
+        # Horner's scheme: backwards, only products with the matrix remain between one propagation and the next.
+        z = self.gamma[self.K] * h
+        for k in reversed(range(self.K)):
+            z = torch.addcmul(propagate(adjacency, z), self.gamma[k], h)
         return z
 
 

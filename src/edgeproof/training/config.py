@@ -22,8 +22,9 @@ class TrainConfig:
         weight_decay: Adam's weight decay.
         warmup_epochs: clean epochs with cross-entropy before the main loop.
         warmup_apart: whether the warm-up is a run of its own: on the labelled nodes alone, with the weight decay of label
-            models, left at its best epoch, and with an optimizer of which the main loop knows nothing. Otherwise the main loop
-            goes on where it was, on the same nodes and labels and with the same optimizer.
+            models, left at its best epoch, and with an optimizer of which the main loop knows nothing, as in the paper's
+            released scripts. Otherwise its epochs are the first ones of the run, on the same nodes and labels and with the same
+            optimizer, which then often is at its best after few epochs.
         max_epochs: most epochs of the main loop.
         min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience.
         patience: epochs without a better validation loss after which training stops.
@@ -45,7 +46,7 @@ class TrainConfig:
     lr: float = 1e-2
     weight_decay: float = 1e-3
     warmup_epochs: int = 10
-    warmup_apart: bool = False
+    warmup_apart: bool = True
     max_epochs: int = 3000
     min_epochs: int = 0
     patience: int = 200
@@ -85,8 +86,6 @@ class TrainConfig:
         for name in ("warm_start", "warmup_apart"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"expected {name} to be True or False, got {getattr(self, name)!r}")
-        if self.warmup_apart and not self.warmup_epochs:
-            raise ValueError("expected warmup_epochs >= 1 with warmup_apart, got 0")
         if self.seed >= _MOST_SEEDS:
             raise ValueError(f"expected seed < {_MOST_SEEDS}, got {self.seed}")
         if self.min_epochs >= self.max_epochs:

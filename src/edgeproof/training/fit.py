@@ -82,7 +82,7 @@ def train(
     >>> split = splits.inductive(data, train_per_class=100)
     >>> history = train(models.build("GPRGNN", data.num_features, 2, seed=0), split, max_epochs=20)
     >>> len(history.epochs), history.stopped
-    (30, 'max_epochs')
+    (20, 'max_epochs')
     >>> model = models.build("GPRGNN", data.num_features, 2, seed=0)
     >>> attack = attacks.LRBCD(steps=3, block_size=10_000)
     >>> history = train(model, split, attack=attack, epsilon=0.1, local=0.5, self_training=True, max_epochs=5)
@@ -107,13 +107,15 @@ def train(
         _check_labels(known, split)
     if self_training is True:
         check_unlabeled(split)
+    if self_training is True or config.warmup_apart:
         _check_threat(model, split, threat)
+    if self_training is True:
         known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
     follows = config
-    if config.warmup_apart:
+    if config.warmup_apart and config.warmup_epochs:
         follows = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     history = fit(
         model,
@@ -173,7 +175,7 @@ def remove_checkpoints(checkpoint: str | Path) -> None:
 
 
 def _check_threat(model: nn.Module, split: Split, threat: Threat | None) -> None:
-    """Raise now for an attack that could not be run after all labelling."""
+    """Raise now for an attack that could not be run after all labelling and warming up."""
     if threat is None:
         return
     for view, nodes in ((split.train, torch.arange(split.train.data.x.size(0))), (split.val, split.val.nodes)):
