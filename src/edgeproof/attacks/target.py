@@ -104,7 +104,7 @@ class Target:
         right = correct.sum(dim=1).tolist()
         # The loss decides among those of the lowest accuracy only.
         lowest = [index for index, count in enumerate(right) if count == min(right)]
-        losses_of = torch.stack([engine.loss(logits[index], self.labels) for index in lowest])
+        losses_of = torch.vmap(lambda z: engine.loss(z, self.labels))(logits[lowest])
         return candidates[lowest[int(losses_of.argmax())]]
 
 

@@ -42,7 +42,11 @@ def fit(
 
     All arguments have been checked.
     """
-    optimizer = torch.optim.Adam(_parameter_groups(model), lr=config.lr, weight_decay=config.weight_decay)
+    # In one piece a GPU need not wait for the host parameter by parameter.
+    fused = all(parameter.is_cuda for parameter in model.parameters())
+    optimizer = torch.optim.Adam(
+        _parameter_groups(model), lr=config.lr, weight_decay=config.weight_decay, fused=fused or None
+    )
     average = None
     if config.averaging:
         average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.averaging))
