@@ -200,3 +200,31 @@ def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, mo
     (badness,) = target.badness([found[0]], "tanh_margin")
     assert badness[0] <= plain.accuracy + 0.06
     assert badness[0] < plain.clean_accuracy
+
+
+def test_first_steps_with_very_many_flips_are_made_in_the_plain_way(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if none had been recorded: the same end, and a loss for every step."""
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr(RecordedAscent, "record", lambda self: None)
+    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 40)
+    monkeypatch.setattr(recorded, "_PER_FLIP", 0)
+    target, budget = target_of(data), budget_of(data, True)
+    # After a careful first step nearly all pairs are flipped a little, and from then on the budget does not suffice.
+    steps = Steps(10, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, size=10**6)
+    block = sample_block(120, 10**6, generator=generator(), nodes=budget.usable)
+    watches, found = [], []
+    for recordable in (True, False):
+        target.engine("tanh_margin").recordable = recordable
+        watches.append(Watch(DEVICE, ignore))
+        found.append(ascend(target, block, budget, steps, generator=generator(), watch=watches[-1]))
+    (recording,) = target.recordings.values()
+    # The second step begins with all of them.
+    assert recording.lead == 2
+    assert not recording.failed_early
+    assert len(watches[0].trace) == len(watches[1].trace) == 10
+    assert watches[0].trace == pytest.approx(watches[1].trace, abs=1e-3)
+    assert int((found[0].flip > 0).sum()) > 10
+    # Single precision, and learning rates that make much of rounding.
+    assert float((found[0].flip - found[1].flip).abs().sum()) < 0.1 * budget.total

@@ -62,13 +62,16 @@ def ascend(
     Returns:
         The last block; where pairs are drawn anew, perhaps only those of its pairs that are flipped.
     """
-    found = None
+    found, before = None, watch.num_steps
     for recording in recordings(target, block, budget, steps, keep_best=best is not None):
-        found = recording.run(block, budget, steps, generator=generator, watch=watch)
+        watch.go_back(before)
+        ahead = _one_by_one(target, block, budget, steps, recording.lead, generator, watch, best)
+        found = recording.run(ahead, budget, steps, generator=generator, watch=watch)
         if found is not None and best is not None:
             best.keep(*recording.best_block)
     if found is None:
-        found = _one_by_one(target, block, budget, steps, generator, watch, best)
+        watch.go_back(before)
+        found = _one_by_one(target, block, budget, steps, steps.count, generator, watch, best)
     if best is not None and steps.count:
         best.keep(found, target.accuracy(target.engine(steps.loss).logits(*found.flipped)))
     return found
@@ -79,12 +82,14 @@ def _one_by_one(
     block: Block,
     budget: Budget,
     steps: Steps,
+    count: int,
     generator: torch.Generator,
     watch: Watch,
     best: Best | None,
 ) -> Block:
+    """The first so many of the steps."""
     engine = target.engine(steps.loss)
-    for step in range(1, steps.count + 1):
+    for step in range(1, count + 1):
         gradient = engine(*block.flipped)
         if best is not None:
             best.keep(block, target.accuracy(gradient.logits))

@@ -3,7 +3,7 @@
 A step of an attack on a small graph is some hundred short kernels: a GPU is done with each before the host has launched the
 next. Here no size depends on a value and the host asks for none, so that a whole step is recorded once and then replayed. What
 cannot be known beforehand (more flips than there is room for, values that are not finite) is noted on the GPU and looked at
-later; the attack is then run again in the plain way.
+later. The first steps have the most flips, often very many: it helps to make them in the plain way, or, if all else fails, all.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 _LEAST_CAPACITY, _PER_FLIP = 1024, 4
 # From so many steps on recording pays off, if it serves several runs, or one alone.
 _WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
-# The step after which a first look is taken at what was noted: the first steps have the most flips.
-_LOOK_AFTER = 2
+# Recorded steps after which a first look is taken at what was noted, and plain ones that may be made before them.
+_LOOK_AFTER, _MOST_LEAD = 2, 3
 
 
 class RecordedAscent:
@@ -82,24 +82,32 @@ class RecordedAscent:
             self.best_accuracy = like.new_zeros(())
             self.best = self.number.new_zeros(slots), like.new_zeros(slots), like.new_zeros(slots)
         self._graph: torch.cuda.CUDAGraph | None = None
+        # Plain steps that are made first, as experience tells.
+        self.lead = 0
+        self.failed_early = False
 
     def run(
         self, block: Block, budget: Budget, steps: Steps, *, generator: torch.Generator, watch: Watch
     ) -> Block | None:
-        """The block after all steps, or, where it is drawn anew, what is flipped of it; none if something did not fit.
+        """The block after the steps that follow the first ``lead`` ones; none if something did not fit.
 
-        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments.
+        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments, of which the block is that after the first steps. Of one
+        that is drawn anew only what is flipped comes back.
         """
         self._begin(block, budget, generator)
-        for step in range(1, steps.count + 1):
+        self.failed_early = self._failed()
+        if self.failed_early:
+            return None
+        for step in range(self.lead + 1, steps.count + 1):
             self.learning_rate.fill_(steps.learning_rate(step))
             if self._graph is None:
                 self._step()
             else:
                 self._graph.replay()
             watch.step(self.loss.clone())
-            if step == _LOOK_AFTER and self._failed():
-                return None
+            if step == self.lead + _LOOK_AFTER and self._failed():
+                self.failed_early = True
+                break
         watch.lap("recorded steps")
         if self._failed():
             return None
@@ -217,7 +225,10 @@ class RecordedAscent:
 def recordings(
     target: Target, block: Block, budget: Budget, steps: Steps, *, keep_best: bool
 ) -> Iterator[RecordedAscent]:
-    """Recordings to try: none where that does not pay or cannot be, and a larger one after one that was too small."""
+    """Recordings to try, one after the other; none where that does not pay or cannot be.
+
+    After one that failed early it is tried again with more plain steps before it, and then with more room.
+    """
     engine = target.engine(steps.loss)
     again = _is_everything(block) or steps.size is not None
     if not engine.recordable or block.flip.dtype != torch.float32:
@@ -234,14 +245,15 @@ def recordings(
         nodes,
         keep_best,
     )
+    known = target.recordings.get(kind)
     capacity = 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length()
-    for _ in range(2):
-        known = target.recordings.get(kind)
-        if known is None or known.too_small:
-            capacity = capacity if known is None else max(capacity, 1 << (2 * int(known.most)).bit_length())
-            if 2 * capacity > block.number.numel():
-                return
+    if known is not None:
+        capacity = max(capacity, known.capacity)
+    while 2 * capacity <= block.number.numel():
+        if known is None or known.capacity < capacity:
+            lead = 0 if known is None else known.lead
             known = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
+            known.lead = lead
             try:
                 known.record()
             except torch.OutOfMemoryError:
@@ -253,7 +265,11 @@ def recordings(
             if again:
                 target.recordings[kind] = known
         yield known
-        if not known.too_small:
+        if known.failed_early and known.lead < _MOST_LEAD:
+            known.lead += 1
+        elif known.failed_early and known.too_small:
+            capacity = 1 << (2 * int(known.most)).bit_length()
+        else:
             return
 
 

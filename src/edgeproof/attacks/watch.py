@@ -45,6 +45,16 @@ class Watch:
         self._advance(self._done, "")
 
     @property
+    def num_steps(self) -> int:
+        """Steps made so far."""
+        return len(self._losses)
+
+    def go_back(self, num_steps: int) -> None:
+        """Only the first so many steps count; the others are made again."""
+        self._done -= len(self._losses) - num_steps
+        del self._losses[num_steps:]
+
+    @property
     def trace(self) -> tuple[float, ...]:
         """The loss of every step."""
         return tuple(torch.stack(self._losses).tolist()) if self._losses else ()
