@@ -14,9 +14,7 @@ been seen.
 from __future__ import annotations
 
 import copy
-import csv
 import json
-import statistics
 import sys
 import time
 import warnings
@@ -39,7 +37,6 @@ from edgeproof.training.config import TrainSettings
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "robust_training"
 MODELS = HERE.parent / "runs" / "robust_training"
-PAPER = HERE.parent / "results" / "paper" / "robust_training.csv"
 PAGE = HERE.parent / "docs" / "robust-training.md"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -387,8 +384,6 @@ def render() -> None:
     found = [Result.read(path) for path in sorted(RESULTS.glob("options-*.json"))]
     parts = {
         "options": "\n".join(option_rows()) or "*Not run yet.*",
-        "paper": "\n".join(paper_rows()) or "*Not run yet.*",
-        "gains": "\n".join(gain_rows()) or "*Not run yet.*",
         "speed": "\n".join(speed_rows()) or "*Not run yet.*",
         "machines": "; ".join(sorted({result.environment["device"] for result in found})) or "-",
     }
@@ -427,84 +422,6 @@ def option_rows() -> list[str]:
     return lines
 
 
-def paper_rows() -> list[str]:
-    printed = {
-        (row["dataset"], row["model"], row["training"], row["attack"], float(row["epsilon"])): row
-        for row in csv.DictReader(PAPER.open(encoding="utf-8"))
-    }
-    lines = []
-    for dataset in ("citeseer", "cora_ml"):
-        for name, way in _paper_ways():
-            training = name.partition("-")[2]
-            ours = {
-                protocol: [
-                    Result.read(unit.path) for unit in paper_units(dataset, name, protocol) if unit.path.exists()
-                ]
-                for protocol in ("strict", "as_released")
-            }
-            if len(ours["strict"]) < len(SEEDS):
-                continue
-            for attack, epsilon in [("clean", 0.0), *((a, e) for a in ("LRBCD", "PRBCD") for e in EPSILONS)]:
-                paper = printed.get((dataset, way.model, training, attack, epsilon))
-                cells = {
-                    protocol: [100 * result.score("test", attack, epsilon) for result in results]
-                    for protocol, results in ours.items()
-                }
-                compared = cells["as_released"] or cells["strict"]
-                said, within = "-", "-"
-                if paper is not None:
-                    said = f"{paper['mean']} ± {paper['error']}"
-                    near = abs(statistics.mean(compared) - float(paper["mean"])) <= 2 * float(paper["error"])
-                    within = "yes" if near else "no"
-                lines.append(
-                    f"| {dataset} | {way.model} | {way.about} | {attack} | {epsilon:g} | {said} | "
-                    f"{summary(cells['as_released']) if cells['as_released'] else 'same as strict'} | "
-                    f"{summary(cells['strict'])} | {within} |"
-                )
-    if lines:
-        titles = [
-            "dataset",
-            "model",
-            "training",
-            "attack",
-            "ε",
-            "paper",
-            "ours, as released",
-            "ours, strict",
-            "within 2 SE",
-        ]
-        lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines]
-    return lines
-
-
-def gain_rows() -> list[str]:
-    """What each training leaves of the test accuracy at the largest budget, under ``strict``."""
-    lines = []
-    for dataset in ("citeseer", "cora_ml"):
-        for model in ("GCN", "GAT", "APPNP", "GPRGNN", "ChebNetII"):
-            cells = []
-            for training in ("regular", "self", "LRBCD", "PRBCD"):
-                units = paper_units(dataset, f"{model}-{training}", "strict")
-                results = [Result.read(unit.path) for unit in units if unit.path.exists()]
-                whole = len(results) == len(SEEDS)
-                cells += [
-                    summary([100 * one.score("test", attack, 0.25) for one in results]) if whole else "-"
-                    for attack in ("LRBCD", f"{STRONG}, local")
-                ]
-            if cells[0] != "-":
-                lines.append(f"| {dataset} | {model} | " + " | ".join(cells) + " |")
-    titles = [
-        f"{training}, {attack}"
-        for training in ("regular", "self", "LR-BCD", "PR-BCD")
-        for attack in ("LR-BCD", "greedy")
-    ]
-    return [f"| dataset | model | {' | '.join(titles)} |", "|" + "---|" * 10, *lines] if lines else []
-
-
-def paper_units(dataset: str, way: str, protocol: str) -> list[Unit]:
-    return [Unit("paper", dataset, way, seed, protocol) for seed in SEEDS]
-
-
 def speed_rows() -> list[str]:
     lines = []
     for path in sorted(RESULTS.glob("speed-*.json")):
@@ -533,17 +450,11 @@ figures of these splits in view, which validation accuracy would not have chosen
 
 {options}
 
-## What each training brings, on nodes that it has not seen
+For regular and self-trained GPRGNN it hardly matters to these attacks whether the warm-up is a run of its own or part of the
+main one (`-joint`). For adversarial training it does: [figures](what-reproduces.md#what-the-warm-up-does).
 
-Under `strict`, test accuracy at a quarter of the edges with local budgets: under LR-BCD, and under Greedy R-BCD with the log
-margin, which is the stronger attack. Self-training brings most of what GCN, APPNP and GPRGNN gain; adversarial training adds
-about as much as the figures scatter, except for GAT, which it helps where self-training does not.
-
-{gains}
-
-## The paper's models and trainings
-
-{paper}
+The paper's models and trainings are run by `edgeproof reproduce`: [every cell](reproduction.md), and
+[what they show](what-reproduces.md).
 
 ## Time
 
