@@ -18,7 +18,7 @@ from torch_geometric.utils import to_undirected
 import edgeproof as ep
 from edgeproof import losses
 from edgeproof.models import GraphModel
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pairs, edge_gradient, propagate, search
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pairs, in_graph, propagate, search
 from edgeproof.propagation.kernels import numba_cpu, reference
 
 
@@ -207,7 +207,7 @@ def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor
 def test_top_is_brute_force(few: int, name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_TILE", {"cpu": 21})
     monkeypatch.setattr(search, "_BLOCK", 5)
-    monkeypatch.setattr(edge_gradient, "_BLOCK", 5)
+    monkeypatch.setattr(in_graph, "_BLOCK", 5)
     monkeypatch.setattr(search, "_FEW_PAIRS", few)
     monkeypatch.setattr(search, "_SAMPLE", 64)
     model = MODELS[name][0]()

@@ -16,7 +16,7 @@ from edgeproof.graph import check_data
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.adopt import CannotAdoptError, adopt
 from edgeproof.propagation.copies import Diffusing
-from edgeproof.propagation.edge_gradient import HOLDS_A_GRAPH, every_logit, nodes_hear_each_other, some_pairs
+from edgeproof.propagation.in_graph import HOLDS_A_GRAPH, every_logit, nodes_hear_each_other, some_pairs
 
 # Equal up to rounding, relative to the largest logit.
 _EQUAL = {torch.float32: 1e-4, torch.float64: 1e-9}

@@ -8,7 +8,6 @@ and was blamed for (:mod:`~edgeproof.propagation.pair_scores`).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,24 +26,17 @@ from edgeproof.propagation.adopt import CannotAdoptError, adopt
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
 from edgeproof.propagation.copies import Copies, Diffusing
+from edgeproof.propagation.in_graph import AGREE, HOLDS_A_GRAPH, InGraph, every_logit, some_pairs
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores, assemble
-from edgeproof.propagation.pairs import Pairs, check_pairs, contained, num_pairs
+from edgeproof.propagation.pairs import Pairs, check_pairs, contained
 from edgeproof.propagation.propagate import Tape
 from edgeproof.propagation.rules import UnknownRuleError
 from edgeproof.propagation.search import search
 
-# Pairs that join the graph at once: bounds the memory of the autograd path.
-_BLOCK = 1 << 20
 # A graph of fewer entries than this leaves a GPU waiting for the host; recording pays off after so many runs.
 _SMALL_GRAPH = 1 << 18
 _RUNS_BEFORE_CAPTURE = 2
-# How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
-_AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
-# Logits that differ by no more than so many units of rounding, relative to the largest, are the same.
-_SLACK = 64
-# From this share of what its own features do to a node, those of others count: less may be what rounding leaves of a sum.
-_HEARD = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,28 +177,27 @@ class EdgeGradientEngine:
         self._runs = 0
         self._captured: CapturedRun | None = None
         self._signed: tuple[Pairs, Tensor] | None = None
+        self._in_graph = self._slow_path()
         reason = self._adopt(path)
         self._copies = Copies(self.model, data)
         self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
         small = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
-        why_not = self._why_not_weighed() if self.path == "autograd" else None
+        why_not = self._in_graph.why_not_weighed() if self.path == "autograd" else None
         if why_not is not None:
             raise ValueError(
                 f"{type(model).__name__} does not take an edge of weight 0 for no edge, so no gradient can say what "
                 f"a flip does: {why_not}{reason}"
             )
         # One that was verified has a gradient, so it listens.
-        if path != "propagate" and self.model not in _VERIFIED and self._holds_a_graph():
+        if path != "propagate" and self.model not in _VERIFIED and self._in_graph.holds_a_graph():
             raise ValueError(f"{type(model).__name__} {HOLDS_A_GRAPH}")
 
-    @cached_property
+    @property
     def edge_key(self) -> Tensor:
         """Keys of all edges, once each: ascending."""
-        row, col = self.data.edge_index
-        key: Tensor = (row * self.num_nodes + col)[row < col]
-        return key.sort().values
+        return self._in_graph.edge_key
 
     @cached_property
     def _encoded(self) -> Tensor:
@@ -231,7 +222,7 @@ class EdgeGradientEngine:
         both, flip = self._flips(pairs, flip)
         if self.path == "autograd":
             with torch.no_grad():
-                loss, logits = self._run_in_graph(both, flip)
+                loss, logits = self._in_graph.run(both, flip)
             return EdgeGradient(loss, logits, self.path, self, (both, flip), [])
         loss, logits, scores = self._run(both, flip)
         if scores is None:
@@ -245,7 +236,7 @@ class EdgeGradientEngine:
         both, flip = self._flips(pairs, flip)
         with torch.no_grad():
             if self.path == "autograd":
-                return self._run_in_graph(both, flip)[1]
+                return self._in_graph.run(both, flip)[1]
             assert isinstance(self.model, Diffusing)
             adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
             with dispatch.using(self.backend), evaluating(self.model):
@@ -268,7 +259,7 @@ class EdgeGradientEngine:
         with dispatch.using(self.backend):
             together = self.path == "propagate" and self.num_nodes > 1
             together = together and copies.are_apart(
-                self._encoded, alone, lambda: some_pairs(self.data).both, _AGREE[self.data.x.dtype]
+                self._encoded, alone, lambda: some_pairs(self.data).both, AGREE[self.data.x.dtype]
             )
         if not together:
             yield from (alone(flips)[None] for flips in sets)
@@ -297,25 +288,8 @@ class EdgeGradientEngine:
         return torch.where(contained(key, edge_key), -sign, sign)
 
     def differentiate_in_graph(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
-        """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
-        key = pairs.key
-        unique, place = key.unique(return_inverse=True)
-        gradient = [self._differentiate_block(flips, block) for block in unique.split(_BLOCK)]
-        return torch.cat(gradient)[place] if gradient else self.adjacency.weight.new_empty(0)
-
-    def _differentiate_block(self, flips: tuple[Tensor, Tensor], key: Tensor) -> Tensor:
-        n = self.num_nodes
-        (u, v), flip = flips
-        flip_key = torch.minimum(u, v) * n + torch.maximum(u, v)
-        joined, place = torch.cat([flip_key, key]).unique(return_inverse=True)
-        # Whatever mode the caller is in, this needs a gradient.
-        with torch.inference_mode(False), torch.enable_grad():
-            weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
-            loss, _ = self._run_in_graph(torch.stack([joined // n, joined % n]), weight)
-            (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
-        if gradient is None:
-            gradient = torch.zeros_like(weight)
-        return gradient[place[flip.numel() :]]
+        """The gradient at each pair by autograd: flips and pairs join the graph."""
+        return self._in_graph.differentiate(flips, pairs)
 
     def _flips(self, pairs: Tensor | Pairs | None, flip: Tensor | None) -> tuple[Tensor, Tensor]:
         like = self.adjacency.weight
@@ -344,63 +318,13 @@ class EdgeGradientEngine:
         except CannotAdoptError as error:
             return f" ({error})"
         # Whoever asks for autograd gets it on the model itself, if that has edge weights.
-        if path != "autograd" or self._why_not_weighed() is not None:
+        if path != "autograd" or self._in_graph.why_not_weighed() is not None:
             self.model = adopted
+            self._in_graph = self._slow_path()
         return ""
 
-    def _why_not_weighed(self) -> str | None:
-        """What keeps an edge of weight 0 from being no edge to the model, if anything: all of the autograd path rests on it."""
-        if not _takes_weights(self.model):
-            return (
-                "it takes no edge_weight; if it computes with an EdgeIndex or a sparse matrix, a wrapper can make one from "
-                "edges and weights, see 'A model over a sparse matrix' in docs/your-model.md"
-            )
-        try:
-            weighs = self._weighs()
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:
-            return f"called as model(x, edge_index, edge_weight) it raised {type(error).__name__}: {error}"
-        return None if weighs else "it may ignore edge_weight, or keep what it computed from an earlier graph"
-
-    def _weighs(self) -> bool:
-        """Whether logits stay the same with pairs of weight 0, and edges of weight 0 are as good as removed."""
-        if self.num_nodes < 2:
-            return True
-        pairs = some_pairs(self.data)
-        nothing, whole = self.adjacency.weight.new_zeros(len(pairs)), self.adjacency.weight.new_ones(len(pairs))
-        edges = self.edge_key[:8]
-        with torch.no_grad():
-            _, clean = self._run_in_graph(*self._flips(None, None))
-            _, idle = self._run_in_graph(pairs.both, nothing)
-            _, removed = self._run_in_graph(
-                torch.stack([edges // self.num_nodes, edges % self.num_nodes]), whole[: len(edges)]
-            )
-            row, col = self.data.edge_index
-            kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
-            with evaluating(self.model):
-                without = self.model(
-                    self.data.x, self.data.edge_index[:, kept], self.adjacency.weight.new_ones(int(kept.sum()))
-                )
-        return all(
-            bool((one - other).abs().max() <= _AGREE[one.dtype] * other.abs().max() + 1e-12)
-            for one, other in ((clean, idle), (removed, without))
-        )
-
-    def _holds_a_graph(self) -> bool:
-        """Whether nodes hear each other, but not along the edges that the model is shown."""
-        edges = self.edge_key[::2]
-        if not edges.numel():
-            return False
-        half = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
-        with torch.no_grad():
-            _, clean = self._run_in_graph(*self._flips(None, None))
-            _, without = self._run_in_graph(half, clean.new_ones(edges.numel()))
-        slack = _SLACK * torch.finfo(clean.dtype).eps * clean.abs().max()
-        if bool(((clean - without).abs() > slack).any()):
-            return False
-        with evaluating(self.model), dispatch.using(self.backend):
-            return nodes_hear_each_other(self.model, self.data)
+    def _slow_path(self) -> InGraph:
+        return InGraph(self.model, self.data, self.nodes, self.labels, self.loss, self.backend)
 
     def _check_same_graph(self, pairs: Pairs) -> None:
         if pairs.num_nodes != self.num_nodes:
@@ -442,23 +366,6 @@ class EdgeGradientEngine:
         except UnknownRuleError:
             return False
 
-    def _run_in_graph(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
-        edge_index = self.data.edge_index
-        key = edge_index[0] * self.num_nodes + edge_index[1]
-        both, flips = torch.cat([pairs, pairs.flip(0)], dim=1), torch.cat([flip, flip])
-        ordered, order = key.sort()
-        place = torch.searchsorted(ordered, both[0] * self.num_nodes + both[1])
-        known = torch.zeros_like(place, dtype=torch.bool)
-        if key.numel():
-            place = place.clamp(max=key.numel() - 1)
-            known = ordered[place] == both[0] * self.num_nodes + both[1]
-        weight = flip.new_ones(key.numel()).index_put((order[place[known]],), 1 - flips[known])
-        edges = torch.cat([edge_index, both[:, ~known]], dim=1)
-        with evaluating(self.model), dispatch.using(self.backend):
-            logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
-        return self.loss(logits[self.nodes], self.labels), logits
-
 
 # Models whose gradient was compared with autograd once, and those where it differed: the slow path stays right for them.
 _VERIFIED: WeakSet[nn.Module] = WeakSet()
@@ -489,48 +396,10 @@ def _propagates(model: nn.Module, data: Data) -> bool:
         # On this graph; on a smaller one they may be known.
         return False
     for mine, expected in pairs_of_results:
-        if not bool((mine - expected).abs().max() <= _AGREE[mine.dtype] * expected.abs().max() + 1e-12):
+        if not bool((mine - expected).abs().max() <= AGREE[mine.dtype] * expected.abs().max() + 1e-12):
             _REFUSED.add(model)
             return False
     # A gradient of zero everywhere shows nothing: such a model is looked at again next time.
     if bool(pairs_of_results[1][1].any()):
         _VERIFIED.add(model)
     return True
-
-
-# How it is said that a model shows an attack nothing.
-HOLDS_A_GRAPH = (
-    "lets nodes hear each other, but not along the edges that it is shown: it keeps a graph that it saw before, holds one of "
-    "its own or lets every node hear all, and no flip can change what it says"
-)
-
-
-def nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
-    """Whether the features of some nodes matter to the logits of others, as gradients tell; those of an MLP do not."""
-    with torch.inference_mode(False), torch.enable_grad():
-        x = data.x.detach().clone().requires_grad_()
-        loss = every_logit(model(x, data.edge_index)[::2], x)
-        (gradient,) = torch.autograd.grad(loss, x, allow_unused=True) if loss.requires_grad else (None,)
-    return gradient is not None and bool((gradient[1::2].abs() > _HEARD * gradient.abs().max()).any())
-
-
-def _takes_weights(model: nn.Module) -> bool:
-    """Whether a third argument can be handed to the model at all."""
-    try:
-        inspect.signature(model.forward).bind(None, None, None)
-    except TypeError:
-        return False
-    return True
-
-
-def some_pairs(data: Data) -> Pairs:
-    """Up to 64 pairs of nodes, always the same ones; none where there are none."""
-    count = num_pairs(data.x.size(0))
-    number = torch.randint(0, max(1, count), (64 if count else 0,), generator=torch.Generator().manual_seed(0))
-    return Pairs.from_number(number.unique().to(data.x.device), data.x.size(0))
-
-
-def every_logit(logits: Tensor, _: Tensor) -> Tensor:
-    """A loss that listens to every logit of every node, to each in its own way."""
-    weight = torch.arange(logits.numel(), device=logits.device, dtype=logits.dtype).cos().view_as(logits)
-    return (weight * logits).sum()
