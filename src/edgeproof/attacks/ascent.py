@@ -60,17 +60,20 @@ def ascend(
         best: is told every block with the accuracy of its relaxed flips.
 
     Returns:
-        The last block; where pairs are drawn anew, perhaps only those of its pairs that are flipped.
+        The last block; perhaps only those of its pairs that are flipped, if steps do not keep it.
     """
-    found, before = None, watch.num_steps
+    found, before, random = None, watch.num_steps, generator.get_state()
     for recording in recordings(target, block, budget, steps, keep_best=best is not None):
+        # Whatever was tried before, the outcome is that of the seed.
         watch.go_back(before)
+        generator.set_state(random)
         ahead = _one_by_one(target, block, budget, steps, recording.lead, generator, watch, best)
         found = recording.run(ahead, budget, steps, generator=generator, watch=watch)
         if found is not None and best is not None:
             best.keep(*recording.best_block)
     if found is None:
         watch.go_back(before)
+        generator.set_state(random)
         found = _one_by_one(target, block, budget, steps, steps.count, generator, watch, best)
     if best is not None and steps.count:
         best.keep(found, target.accuracy(target.engine(steps.loss).logits(*found.flipped)))

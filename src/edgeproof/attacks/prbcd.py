@@ -81,7 +81,14 @@ class PRBCD(WarmStarting):
         block = first_block(target, budget, self.block_size, start, generator=generator)
         best = Best() if self.keep_best else None
 
-        steps = Steps(self.steps, self.loss, lambda step: lr, greedy=budget.local is not None, size=self.block_size)
+        steps = Steps(
+            self.steps,
+            self.loss,
+            lambda step: lr,
+            greedy=budget.local is not None,
+            size=self.block_size,
+            keep_block=self.fine_tune_steps > 0,
+        )
         block = ascend(target, block, budget, steps, generator=generator, watch=watch, best=best)
         if best is not None and best.block is not None:
             block = best.block

@@ -56,11 +56,12 @@ def project_global(p: Tensor, budget: float) -> Tensor:
         raise ValueError(f"expected floating-point values, got {p.dtype}")
     if not p.numel():
         return p.clone()
+    largest = p.detach().amax()
+    if not bool(largest < torch.inf):
+        raise ValueError(f"expected finite values, got {float(largest)}")
     limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
-    projected, finite = project_global_unattended(p, limit)
-    if not bool(finite):
-        raise ValueError(f"expected finite values, got {float(p.detach().amax())}")
-    return projected
+    threshold = _threshold(p.detach(), limit, largest)
+    return _lowered_exactly(p, threshold) if float(largest) > _LARGE else _lowered(p, threshold)
 
 
 def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,13 +78,18 @@ def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor
     largest = p.detach().amax()
     finite = largest < torch.inf
     threshold = _threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
+    return torch.where(largest > _LARGE, _lowered_exactly(p, threshold), _lowered(p, threshold)), finite
+
+
+def _lowered(p: Tensor, threshold: Tensor) -> Tensor:
     # Rounded up, so that the sum stays within the budget.
     rounded = threshold.to(p.dtype)
     rounded = torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-    projected = (p - rounded).clamp_(0, 1)
-    if p.is_cuda or bool(largest > _LARGE):
-        projected = torch.where(largest > _LARGE, (p.double() - threshold).clamp_(0, 1).to(p.dtype), projected)
-    return projected, finite
+    return (p - rounded).clamp_(0, 1)
+
+
+def _lowered_exactly(p: Tensor, threshold: Tensor) -> Tensor:
+    return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
 
 
 def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,11 +114,15 @@ def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tu
     Args:
         budget: the budget.
         num_nodes: nodes of the graph.
-        most: pairs there are: no more can be spent, and so much can be counted in steps.
+        most: pairs that are looked at.
         device: where to.
     """
-    local = torch.full((num_nodes,), most, device=device) if budget.local is None else budget.local.clamp(max=most)
-    return min(budget.total, most) * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
+    # No more can be spent, in all or at a node.
+    total = min(budget.total, most)
+    if total > torch.iinfo(torch.long).max // _STEPS_PER_UNIT:
+        raise ValueError(f"expected a budget that can be counted, got {budget.total} flips")
+    local = torch.full((num_nodes,), total, device=device) if budget.local is None else budget.local.clamp(max=total)
+    return total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
 
 
 def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from edgeproof import losses
 from edgeproof._tensors import fingerprint
 from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, gaps, pairs_among
 from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
@@ -28,8 +29,9 @@ from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 _LEAST_CAPACITY, _PER_FLIP = 1024, 4
 # From so many steps on recording pays off, if it serves several runs, or one alone.
 _WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
-# Recorded steps after which a first look is taken at what was noted, and plain ones that may be made before them.
-_LOOK_AFTER, _MOST_LEAD = 2, 3
+# Recorded steps after which a first look is taken at what was noted, and then again and again; plain ones that are made before
+# them, where pairs are drawn, and at most.
+_LOOK_AFTER, _LOOK_EVERY, _LEAD, _MOST_LEAD = 2, 32, 2, 3
 
 
 class RecordedAscent:
@@ -54,12 +56,11 @@ class RecordedAscent:
         keep_best: bool,
         capacity: int,
     ) -> None:
-        self.target, self.engine = target, target.engine(steps.loss)
-        # A block of all pairs is never drawn anew.
-        size = None if _is_everything(block) else steps.size
-        self.size, self.greedy, self.keep_best, self.capacity = size, steps.greedy, keep_best, capacity
-        self.nodes, self.among = block.nodes, block.num_nodes
-        self.total = num_pairs(self.among)
+        # Not the target itself, which holds its recordings: their memory must go when it goes.
+        self.engine, self.counted, self.labels = target.engine(steps.loss), target.nodes, target.labels
+        self.nodes, self.num_nodes, self.total = block.nodes, target.num_nodes, num_pairs(block.num_nodes)
+        self.size = size = steps.size if steps.draws(self.total) else None
+        self.greedy, self.keep_best, self.capacity = steps.greedy, keep_best, capacity
         device, like = target.device, block.flip
         self.generator = torch.Generator(device)
         # What a step reads and writes.
@@ -67,10 +68,10 @@ class RecordedAscent:
         self.weight = like.new_zeros(capacity)
         self.learning_rate = like.new_zeros(())
         self.limit, self.box = like.new_zeros(1, dtype=torch.float64), self.number.new_zeros(1)
-        self.room = self.number.new_zeros(target.num_nodes)
+        self.room = self.number.new_zeros(self.num_nodes)
         self.unsure, self.most = torch.zeros((), dtype=torch.bool, device=device), self.number.new_zeros(())
         self.loss = like.new_zeros(())
-        self.edges = _numbers(self.engine.edge_key, self.nodes, target.num_nodes)
+        self.edges = _numbers(self.engine.edge_key, self.nodes, self.num_nodes)
         slots = block.number.numel() if size is None else capacity + gaps(size)
         self.places = torch.arange(1, capacity + 1, dtype=torch.int32, device=device)
         # Pairs of weight 0 that fill up those of non-zero weight: far apart, for many at one node would make its row long.
@@ -81,9 +82,12 @@ class RecordedAscent:
         if keep_best:
             self.best_accuracy = like.new_zeros(())
             self.best = self.number.new_zeros(slots), like.new_zeros(slots), like.new_zeros(slots)
+        # The last block, number and sign, where it is drawn and needed whole.
+        self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if size and steps.keep_block else None
         self._graph: torch.cuda.CUDAGraph | None = None
-        # Plain steps that are made first, as experience tells.
-        self.lead = 0
+        # Plain steps that are made first. Where pairs are drawn it is always the same number, for the draws depend on it, and
+        # what an attack finds must not depend on earlier ones; elsewhere experience tells.
+        self.lead = 0 if size is None else _LEAD
         self.failed_early = False
 
     def run(
@@ -91,8 +95,7 @@ class RecordedAscent:
     ) -> Block | None:
         """The block after the steps that follow the first ``lead`` ones; none if something did not fit.
 
-        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments, of which the block is that after the first steps. Of one
-        that is drawn anew only what is flipped comes back.
+        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments, of which the block is that after the first steps.
         """
         self._begin(block, budget, generator)
         self.failed_early = self._failed()
@@ -105,14 +108,18 @@ class RecordedAscent:
             else:
                 self._graph.replay()
             watch.step(self.loss.clone())
-            if step == self.lead + _LOOK_AFTER and self._failed():
-                self.failed_early = True
+            made = step - self.lead
+            if (made == _LOOK_AFTER or made % _LOOK_EVERY == 0) and self._failed():
+                self.failed_early = made == _LOOK_AFTER
                 break
         watch.lap("recorded steps")
         if self._failed():
             return None
         if self.size is None:
             return block.with_flip(self.flip.clone())
+        if self.last is not None:
+            number, sign = self.last
+            return self._block(number, self.flip, sign != 0)
         return self._block(self.number, self.weight, self.weight > 0)
 
     @property
@@ -131,7 +138,7 @@ class RecordedAscent:
 
     def _begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
         """Fill the buffers that the first step reads."""
-        total, room = boxes(budget, self.target.num_nodes, self.total, self.room.device)
+        total, room = boxes(budget, self.num_nodes, self.flip.numel(), self.room.device)
         self.limit.fill_(budget.total)
         self.box.fill_(total)
         self.room.copy_(room)
@@ -147,7 +154,7 @@ class RecordedAscent:
 
     def record(self) -> None:
         """Record a step, for :meth:`run` to replay; on a GPU only."""
-        self._graph, _ = record(self._step, self.target.device, self.generator)
+        self._graph, _ = record(self._step, self.number.device, self.generator)
 
     def _step(self) -> None:
         """One step: what is flipped is run, all pairs are scored, and the weights are moved and projected."""
@@ -157,7 +164,10 @@ class RecordedAscent:
         assert scores is not None
         self.loss.copy_(loss)
         if self.keep_best:
-            self._remember(self.target.accuracy(logits), number, sign)
+            self._remember(losses.accuracy(logits[self.counted], self.labels), number, sign)
+        if self.last is not None:
+            for kept, now in zip(self.last, (number, sign), strict=True):
+                kept.copy_(now)
         terms = [score.at(pairs, self.engine.backend) for score in scores]
         gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
         value = torch.addcmul(self.flip, gradient, self.learning_rate)
@@ -215,7 +225,8 @@ class RecordedAscent:
         self.best_accuracy.copy_(torch.minimum(accuracy, self.best_accuracy))
 
     def _pairs(self, number: Tensor) -> Pairs:
-        return pairs_among(number, self.target.num_nodes, self.nodes)
+        """Here in no order, and with repeats among those of weight 0: no step minds."""
+        return pairs_among(number, self.num_nodes, self.nodes)
 
     def _block(self, number: Tensor, flip: Tensor, there: Tensor) -> Block:
         number, order = number[there].sort()
@@ -229,52 +240,55 @@ def recordings(
 
     After one that failed early it is tried again with more plain steps before it, and then with more room.
     """
-    engine = target.engine(steps.loss)
-    again = _is_everything(block) or steps.size is not None
-    if not engine.recordable or block.flip.dtype != torch.float32:
+    total = num_pairs(block.num_nodes)
+    draws = steps.draws(total)
+    again = draws or block.number.numel() == total
+    if not target.engine(steps.loss).recordable or block.flip.dtype != torch.float32:
         # Values are projected in single precision.
         return
     if steps.count < (_WORTH_RECORDING if again else _WORTH_RECORDING_ONCE):
         return
     nodes = None if block.nodes is None else fingerprint([block.nodes])
-    kind = (
-        steps.loss,
-        steps.greedy,
-        steps.size,
-        block.number.numel() if steps.size is None else None,
-        nodes,
-        keep_best,
-    )
+    size = steps.size if draws and steps.size is not None else block.number.numel()
+    kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
     known = target.recordings.get(kind)
-    capacity = 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length()
+    if known is None and kind in target.recordings:
+        return
+    # Half a block is the most that is kept of it when it is drawn anew.
+    most = size // 2
+    capacity = min(most, 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length())
     if known is not None:
         capacity = max(capacity, known.capacity)
-    while 2 * capacity <= block.number.numel():
+    while True:
         if known is None or known.capacity < capacity:
-            lead = 0 if known is None else known.lead
-            known = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
-            known.lead = lead
-            try:
-                known.record()
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError:
-                # Something in the model needs the host, as GAT's attention does.
-                engine.recordable = False
-                return
+            lead = None if known is None else known.lead
+            known = _recorded(target, block, steps, keep_best, capacity)
             if again:
                 target.recordings[kind] = known
+            if known is None:
+                return
+            known.lead = known.lead if lead is None else lead
         yield known
-        if known.failed_early and known.lead < _MOST_LEAD:
+        if known.failed_early and not draws and known.lead < _MOST_LEAD:
             known.lead += 1
-        elif known.failed_early and known.too_small:
-            capacity = 1 << (2 * int(known.most)).bit_length()
+        elif known.too_small and capacity < most:
+            # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
+            capacity = min(most, 1 << (2 * int(known.most)).bit_length())
         else:
             return
 
 
-def _is_everything(block: Block) -> bool:
-    return block.number.numel() == num_pairs(block.num_nodes)
+def _recorded(target: Target, block: Block, steps: Steps, keep_best: bool, capacity: int) -> RecordedAscent | None:
+    """A new recording; none if it cannot be made."""
+    try:
+        recording = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
+        recording.record()
+    except RuntimeError:
+        # Something in the model needs the host, as GAT's attention does; or memory suffices for plain steps only.
+        recording = None
+    if recording is None and target.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return recording
 
 
 def _numbers(key: Tensor, nodes: Tensor | None, num_nodes: int) -> Tensor:

@@ -17,6 +17,7 @@ class Steps:
         greedy: whether the projection :math:`\Pi` is :func:`~edgeproof.attacks.project_local`, which knows of local budgets, or
             :func:`~edgeproof.attacks.project_global`, which does not.
         size: of a block with other pairs, drawn after every step but the last; none to keep the pairs.
+        keep_block: whether the last block is needed whole, and not only what is flipped of it.
     """
 
     count: int
@@ -24,3 +25,8 @@ class Steps:
     learning_rate: Callable[[int], float]
     greedy: bool
     size: int | None = None
+    keep_block: bool = False
+
+    def draws(self, total: int) -> bool:
+        """Whether pairs are drawn anew, where there are so many in all: a block of all pairs stays."""
+        return self.size is not None and self.size < total

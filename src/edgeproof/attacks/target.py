@@ -45,8 +45,8 @@ class Target:
         return {}
 
     @cached_property
-    def recordings(self) -> dict[tuple[object, ...], RecordedAscent]:
-        """Steps of attacks on this target that were recorded, by kind; see :mod:`edgeproof.attacks.recorded`."""
+    def recordings(self) -> dict[tuple[object, ...], RecordedAscent | None]:
+        """Steps of attacks that were recorded, by kind, none if they cannot be; see :mod:`edgeproof.attacks.recorded`."""
         return {}
 
     @property

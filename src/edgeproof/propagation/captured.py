@@ -64,23 +64,24 @@ def record(
         device: the GPU.
         generator: what it draws random numbers from, if it does.
     """
-    # What runs for the first time allocates and compiles, which must not be recorded.
-    aside = _side_stream(device)
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    if generator is not None:
-        graph.register_generator_state(generator)
     # If an earlier recording were thrown away in the meantime, its memory would be freed, and this one spoilt.
     gc.collect()
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with torch.cuda.graph(graph):
-            result = run()
+        with torch.cuda.device(device):
+            # What runs for the first time allocates and compiles, which must not be recorded.
+            aside = _side_stream(device)
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(3):
+                    run()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            if generator is not None:
+                graph.register_generator_state(generator)
+            with torch.cuda.graph(graph):
+                result = run()
     finally:
         if collecting:
             gc.enable()

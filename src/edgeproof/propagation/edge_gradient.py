@@ -182,7 +182,7 @@ class EdgeGradientEngine:
         self._copies = Copies(self.model, data)
         self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
-        small = self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
+        small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
         why_not = self._in_graph.why_not_weighed() if self.path == "autograd" else None
         if why_not is not None:

@@ -66,8 +66,8 @@ def train(
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
-        observe: called with every :class:`Epoch` of the model itself, not of those that label, as soon as it is over; for
-            example a :class:`~edgeproof.training.TensorBoardLog`.
+        observe: called with every :class:`Epoch` of the main run, not of models that label or of a warm-up apart, as soon as it
+            is over; for example a :class:`~edgeproof.training.TensorBoardLog`.
         settings: what differs from the preset; see :class:`TrainConfig`.
 
     Returns:
@@ -107,7 +107,7 @@ def train(
         _check_labels(known, split)
     if self_training is True:
         check_unlabeled(split)
-    if self_training is True or config.warmup_apart:
+    if self_training is True or (config.warmup_apart and config.warmup_epochs):
         _check_threat(model, split, threat)
     if self_training is True:
         known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
