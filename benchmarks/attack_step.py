@@ -452,8 +452,8 @@ def comparison_lines(rows: list[dict[str, Any]]) -> list[str]:
         )
     lines += [
         "",
-        "Parts of our step, in ms (on a GPU each part is waited for, so they add up to more than a step); steps that are recorded "
-        "and replayed as a whole, as on small graphs on a GPU, have none:",
+        "Parts of our step, in ms (on a GPU each part is waited for, so they add up to more than a step); steps that are "
+        "recorded and replayed as a whole, as on small graphs on a GPU, have none:",
         "",
     ]
     for row in rows:
