@@ -132,22 +132,37 @@ def _sample(total: int, size: int, generator: torch.Generator) -> Tensor:
         return torch.arange(total, device=device)
     if size < 1:
         return torch.empty(0, dtype=torch.long, device=device)
-    share = size / total
-    # Single precision has 24 bits, too few for gaps of very many pairs.
-    dtype = torch.float32 if share > 1e-4 else torch.float64
-    # If these do not reach the end, more follow.
+    # If the first gaps do not reach the end, more follow.
     count = gaps(size)
     found: list[Tensor] = []
     last = -1
     while True:
-        # A gap between successes is geometric: one more than an exponential time, rounded down.
-        time = torch.rand(count, device=device, generator=generator, dtype=dtype).neg_().log1p_()
-        numbers = time.div_(math.log1p(-share)).long().add_(1).cumsum(0).add_(last)
+        numbers = draw_numbers(count, math.log1p(-size / total), generator, coarse=is_coarse(size, total)).add_(last)
         inside = int((numbers < total).sum())
         found.append(numbers[:inside])
         if inside < count:
             return torch.cat(found) if len(found) > 1 else found[0]
         last = int(numbers[-1])
+
+
+def draw_numbers(count: int, log_left_out: float | Tensor, generator: torch.Generator, *, coarse: bool) -> Tensor:
+    """Where successes lie, counted from 1, of which each number is one with the same probability, independently.
+
+    Args:
+        count: how many successes.
+        log_left_out: the logarithm of the probability that a number is none.
+        generator: its device is theirs.
+        coarse: whether single precision suffices.
+    """
+    # A gap between successes is geometric: one more than an exponential time, rounded down.
+    dtype = torch.float32 if coarse else torch.float64
+    time = torch.rand(count, device=generator.device, generator=generator, dtype=dtype).neg_().log1p_()
+    return time.div_(log_left_out).long().add_(1).cumsum(0)
+
+
+def is_coarse(size: int, total: int) -> bool:
+    """Whether gaps between so many numbers of all are short: single precision has 24 bits, too few for very long ones."""
+    return size / total > 1e-4
 
 
 def gaps(size: int) -> int:

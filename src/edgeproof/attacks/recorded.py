@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, gaps, pairs_among
+from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, draw_numbers, gaps, is_coarse, pairs_among
 from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
@@ -197,9 +197,8 @@ class RecordedAscent:
         there = self.weight > 0
         kept = there.sum()
         share = (size - kept).double() / (self.total - kept)
-        dtype = torch.float32 if size / self.total > 1e-4 else torch.float64
-        time = torch.rand(gaps(size), device=share.device, generator=self.generator, dtype=dtype).neg_().log1p_()
-        fresh = time.div_(torch.log1p(-share)).long().add_(1).cumsum(0).sub_(1)
+        coarse = is_coarse(size, self.total)
+        fresh = draw_numbers(gaps(size), torch.log1p(-share), self.generator, coarse=coarse).sub_(1)
         # As good as never: so many gaps pass the end but for one chance in many billions.
         self.unsure.logical_or_(fresh[-1] < self.total)
 
@@ -243,8 +242,8 @@ def recordings(
     total = num_pairs(block.num_nodes)
     draws = steps.draws(total)
     again = draws or block.number.numel() == total
+    # Values are projected in single precision.
     if not target.engine(steps.loss).recordable or block.flip.dtype != torch.float32:
-        # Values are projected in single precision.
         return
     if steps.count < (_WORTH_RECORDING if again else _WORTH_RECORDING_ONCE):
         return
