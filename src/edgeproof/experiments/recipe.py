@@ -78,8 +78,8 @@ class Recipe:
             "protocol": self.protocol,
             "model": self.row.model,
             "model_settings": self.full_model_settings,
-            "config": _known(self.config),
-            "label_config": _known(self.label_config) if self.row.self_training else None,
+            "config": asdict(self.config),
+            "label_config": asdict(self.label_config) if self.row.self_training else None,
             "attack": None if attack is None else repr(attack),
             "epsilon": self.row.epsilon,
             "local": self.local,
@@ -104,8 +104,6 @@ class Recipe:
     def config(self) -> TrainConfig:
         row, graph = self.row, stands_for(self.row.dataset)
         settings = {**_TRAINING.get(graph, {}), **_TRAINING.get((row.model, graph), {}), "seed": self.seed}
-        # Rows without an attack were run when all warm-ups were part of the main loop; where it matters most, they run anew.
-        settings["warmup_apart"] = row.attack is not None
         if row.setting == "transductive":
             settings["patience"] = 300
         if self.fast:
@@ -186,11 +184,6 @@ def _all_settings(model: str, changed: tuple[tuple[str, Any], ...]) -> tuple[tup
     """Every setting of a model but its channels, the defaults among them: a default that changes changes the identity."""
     settings = models.build(model, 1, 2, dict(changed)).settings
     return tuple((name, value) for name, value in settings.items() if name not in ("in_channels", "out_channels"))
-
-
-def _known(config: TrainConfig) -> dict[str, Any]:
-    """All settings; those that came later only where they are used, so that results from before them stay what they are."""
-    return {name: value for name, value in asdict(config).items() if not (name == "warmup_apart" and value is False)}
 
 
 def local_share(dataset: str) -> float:
