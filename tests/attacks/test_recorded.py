@@ -14,7 +14,7 @@ import edgeproof as ep
 from edgeproof.attacks import LRBCD, PGD, PRBCD, Block, prbcd, project_global, project_local, recorded, sample_block
 from edgeproof.attacks.ascent import Best, ascend
 from edgeproof.attacks.projections import boxes
-from edgeproof.attacks.recorded import RecordedAscent
+from edgeproof.attacks.recorded import RecordedAscent, Recording
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
@@ -49,11 +49,12 @@ def steps_of(count: int, size: int | None, greedy: bool, lr: float = 400.0) -> S
     return Steps(count, "tanh_margin", lambda step: lr / step, greedy, size)
 
 
-def made(target: Target, block: Block, steps: Steps, capacity: int = 1024, keep_best: bool = False) -> RecordedAscent:
+def made(target: Target, block: Block, steps: Steps, capacity: int = 1024, keep_best: bool = False) -> Recording:
+    """All steps with the same room."""
     recording = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
     if DEVICE.type == "cuda":
         recording.record()
-    return recording
+    return Recording(recording, None)
 
 
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +77,11 @@ def dense(block: Block) -> Tensor:
 @pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII"])
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("everything", [False, True])
-def test_where_pairs_stay_it_does_what_plain_steps_do(data: Data, everything: bool, greedy: bool, name: str) -> None:
+def test_where_pairs_stay_it_does_what_plain_steps_do(
+    data: Data, everything: bool, greedy: bool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Scores one by one, or from a table of all.
+    monkeypatch.setattr(recorded, "_TABLE", 16 if everything else 0)
     target, budget, steps = target_of(data, name, DTYPE), budget_of(data, greedy), steps_of(STEPS, None, greedy)
     size = 10**6 if everything else 3000
     block = sample_block(120, size, generator=generator(), nodes=budget.usable, dtype=DTYPE)
@@ -85,7 +90,7 @@ def test_where_pairs_stay_it_does_what_plain_steps_do(data: Data, everything: bo
     recording = made(target, block, steps, capacity=7140, keep_best=True)
     found = recording.run(block, budget, steps, generator=generator(), watch=watches[0])
     assert found is not None
-    bests[0].keep(*recording.best_block)
+    bests[0].keep(*recording.best_blocks[0])
     expected = ascend(target, block, budget, steps, generator=generator(), watch=watches[1], best=bests[1])
     assert int((expected.flip > 0).sum()) >= 5
     torch.testing.assert_close(found.flip, expected.flip, rtol=CLOSE, atol=CLOSE)
@@ -116,7 +121,6 @@ def test_where_pairs_are_drawn_a_step_is_a_plain_step_on_what_was_drawn(
 
     monkeypatch.setattr(RecordedAscent, "_drawn", spy)
     recording = made(target, block, steps)
-    recording.lead = 0
     found = recording.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
     assert found is not None
     blocks = [one for one, _ in drawn] + [found]
@@ -137,7 +141,7 @@ def test_every_pair_is_drawn_equally_often(data: Data) -> None:
     target, budget, size = target_of(data), Budget(0), 500
     block = sample_block(120, size, generator=generator())
     recording = RecordedAscent(target, block, steps_of(1, size, False), keep_best=False, capacity=16)
-    recording._begin(block, budget, generator())
+    recording.begin(block, budget, generator())
     times, rounds = torch.zeros(120 * 119 // 2, device=DEVICE), 4000
     for _ in range(rounds):
         number, _, sign = recording._drawn(size)
@@ -157,10 +161,11 @@ def test_more_flips_than_there_is_room_for_are_noticed(data: Data) -> None:
     block = sample_block(120, 2000, generator=generator())
     small = made(target, block, steps, capacity=32)
     assert small.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is None
-    assert small.too_small
+    assert small.failed is small.others
+    assert small.others.too_small
     large = made(target, block, steps, capacity=2048)
     assert large.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is not None
-    assert not large.too_small
+    assert large.failed is None
 
 
 @pytest.mark.parametrize("greedy", [False, True])
@@ -169,7 +174,8 @@ def test_values_that_are_not_finite_are_noticed(data: Data, greedy: bool) -> Non
     block = sample_block(120, 3000, generator=generator(), nodes=budget.usable)
     recording = made(target, block, steps)
     assert recording.run(block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore)) is None
-    assert not recording.too_small
+    assert recording.failed is recording.others
+    assert not recording.others.too_small
 
 
 @pytest.mark.parametrize(
@@ -186,14 +192,14 @@ def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, mo
     unrecorded(monkeypatch)
     monkeypatch.setattr(recorded, "_WORTH_RECORDING_ONCE", 5)
     monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
-    runs, run = [], RecordedAscent.run
+    runs, run = [], Recording.run
 
-    def counted(self: RecordedAscent, *arguments: object, **named: object) -> Block | None:
+    def counted(self: Recording, *arguments: object, **named: object) -> Block | None:
         found: Block | None = run(self, *arguments, **named)  # type: ignore[arg-type]
         runs.append(found is not None)
         return found
 
-    monkeypatch.setattr(RecordedAscent, "run", counted)
+    monkeypatch.setattr(Recording, "run", counted)
     target = target_of(data)
     local = 0.5 if isinstance(attack, LRBCD) else None
     few, many = Budget.from_epsilons(data, target.nodes, [0.05, 0.3], local=local)
@@ -214,10 +220,10 @@ def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, mo
     assert badness[0] < plain.clean_accuracy
 
 
-def test_first_steps_with_very_many_flips_are_made_in_the_plain_way(
+def test_first_steps_with_very_many_flips_get_more_room_than_the_others(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if none had been recorded: the same end, and a loss for every step."""
+    """The end is that of plain steps, and there is a loss for every step."""
     unrecorded(monkeypatch)
     monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 40)
     monkeypatch.setattr(recorded, "_PER_FLIP", 0)
@@ -231,9 +237,12 @@ def test_first_steps_with_very_many_flips_are_made_in_the_plain_way(
         watches.append(Watch(DEVICE, ignore))
         found.append(ascend(target, block, budget, steps, generator=generator(), watch=watches[-1]))
     (recording,) = target.recordings.values()
+    assert recording is not None
+    assert recording.first is not None
+    assert recording.failed is None
     # The second step begins with all of them.
-    assert recording.lead == 2
-    assert not recording.failed_early
+    assert recording.first.capacity > 1000
+    assert recording.others.capacity < 300
     assert len(watches[0].trace) == len(watches[1].trace) == 10
     assert watches[0].trace == pytest.approx(watches[1].trace, abs=1e-3)
     assert int((found[0].flip > 0).sum()) > 10
@@ -247,7 +256,7 @@ def test_what_is_found_does_not_depend_on_what_was_found_before(
 ) -> None:
     """Neither by what was learned of room for flips, nor by tries that failed."""
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 40)
+    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 8)
     monkeypatch.setattr(recorded, "_PER_FLIP", 0)
     nodes = target_of(data).nodes
     few, many = Budget.from_epsilons(data, nodes, [0.05, 0.5], local=0.5 if isinstance(attack, LRBCD) else None)
@@ -260,7 +269,8 @@ def test_what_is_found_does_not_depend_on_what_was_found_before(
         found.append(flips)
     (recording,) = (one for (*_, draws, _, _, _), one in target.recordings.items() if draws)
     assert recording is not None
-    assert recording.capacity > 64
+    assert recording.first is not None
+    assert recording.first.capacity > 128
     assert torch.equal(found[0], found[1])
 
 
@@ -286,13 +296,13 @@ def test_flips_that_become_too_many_later_are_made_room_for(data: Data, monkeypa
     target.engine("tanh_margin").recordable = True
     steps = Steps(12, "tanh_margin", lambda step: 1e-9 if step < 7 else 400.0, greedy=False, size=3000)
     block = sample_block(120, 3000, generator=generator())
-    made, run = [], RecordedAscent.run
+    made, run = [], Recording.run
 
-    def counted(self: RecordedAscent, *arguments: object, **named: object) -> Block | None:
-        made.append(self.capacity)
+    def counted(self: Recording, *arguments: object, **named: object) -> Block | None:
+        made.append(self.others.capacity)
         return run(self, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RecordedAscent, "run", counted)
+    monkeypatch.setattr(Recording, "run", counted)
     for _ in range(2):
         watch = Watch(DEVICE, ignore)
         ascend(target, block, budget, steps, generator=generator(), watch=watch)

@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
-from edgeproof.experiments.work import keep, known_model, work
+from edgeproof.experiments.work import keep, known_model, trained, work
+from edgeproof.training.checkpoint import Checkpoint, RunState
+from edgeproof.training.stage import Stage
 
 
 class Inline:
@@ -28,7 +31,8 @@ class Inline:
     def run(self, jobs: list[Job], store: Store) -> None:
         for job in jobs:
             self.before(job)
-            for product in work(job, known_model(job, store), "cpu", 1, "a test"):
+            unfinished = store.checkpoint_path(job.recipe.identity)
+            for product in work(job, known_model(job, store), "cpu", 1, "a test", unfinished):
                 keep(product, store)
 
 
@@ -52,17 +56,52 @@ def test_a_table_is_run_and_compared(small: Table, store: Store) -> None:
 
 def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
     job = missing([small], store, fast=True)[0]
-    products = list(work(job, None, "cpu", 1, "a test"))
+    products = list(work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity)))
     for product in products:
         keep(product, store)
     known = known_model(job, store)
     assert known is not None
-    again = list(work(job, known, "cpu", 1, "a test"))
+    again = list(work(job, known, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity)))
     assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
     # A damaged model is not used.
     path = store.model_path(job.recipe.identity)
     path.write_bytes(known[: len(known) // 2])
     assert known_model(job, store) is None
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_training_that_was_interrupted_goes_on(
+    spoilt: bool, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = (one for one in missing([small], store, fast=True) if one.recipe.attack is not None)
+    recipe, data, file = job.recipe, job.recipe.data(), store.checkpoint_path(job.recipe.identity)
+    whole = trained(recipe, data, "cpu", 1, "a test", None)
+    epochs, save, objective = [], Checkpoint.save, Stage.objective
+
+    def interrupted(self: Checkpoint, state: RunState, *rest: Any) -> None:
+        save(self, state, *rest)
+        # Not that of the warm-up, nor of the labels.
+        if self.path == file and len(state.records) >= 50:
+            raise KeyboardInterrupt
+
+    def counted(self: Stage, *arguments: Any) -> Any:
+        epochs.append(self.adversary is not None)
+        return objective(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(recipe, data, "cpu", 1, "a test", file)
+    if spoilt:
+        file.write_bytes(file.read_bytes()[:-100])
+    monkeypatch.setattr(Stage, "objective", counted)
+    for product in work(job, None, "cpu", 1, "a test", file):
+        if product.model is not None:
+            assert product.record.values == whole.record.values
+            assert product.model == whole.model
+            assert file.exists()
+    assert sum(epochs) == (60 if spoilt else 10)
+    assert not list(file.parent.glob("*.checkpoint*"))
 
 
 def _session(leader: int) -> list[int]:

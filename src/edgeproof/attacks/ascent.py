@@ -67,14 +67,14 @@ def ascend(
         # Whatever was tried before, the outcome is that of the seed.
         watch.go_back(before)
         generator.set_state(random)
-        ahead = _one_by_one(target, block, budget, steps, recording.lead, generator, watch, best)
-        found = recording.run(ahead, budget, steps, generator=generator, watch=watch)
+        found = recording.run(block, budget, steps, generator=generator, watch=watch)
         if found is not None and best is not None:
-            best.keep(*recording.best_block)
+            for one in recording.best_blocks:
+                best.keep(*one)
     if found is None:
         watch.go_back(before)
         generator.set_state(random)
-        found = _one_by_one(target, block, budget, steps, steps.count, generator, watch, best)
+        found = _one_by_one(target, block, budget, steps, generator, watch, best)
     if best is not None and steps.count:
         best.keep(found, target.accuracy(target.engine(steps.loss).logits(*found.flipped)))
     return found
@@ -85,14 +85,12 @@ def _one_by_one(
     block: Block,
     budget: Budget,
     steps: Steps,
-    count: int,
     generator: torch.Generator,
     watch: Watch,
     best: Best | None,
 ) -> Block:
-    """The first so many of the steps."""
     engine = target.engine(steps.loss)
-    for step in range(1, count + 1):
+    for step in range(1, steps.count + 1):
         gradient = engine(*block.flipped)
         if best is not None:
             best.keep(block, target.accuracy(gradient.logits))

@@ -3,7 +3,7 @@
 A step of an attack on a small graph is some hundred short kernels: a GPU is done with each before the host has launched the
 next. Here no size depends on a value and the host asks for none, so that a whole step is recorded once and then replayed. What
 cannot be known beforehand (more flips than there is room for, values that are not finite) is noted on the GPU and looked at
-later. The first steps have the most flips, often very many: it helps to make them in the plain way, or, if all else fails, all.
+later. The first steps have the most flips, often very many, and a recording with more room of their own.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
 from edgeproof.propagation.captured import record
+from edgeproof.propagation.pair_scores import Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
-# Flips that there is room for, at least, and for each that the budget allows.
-_LEAST_CAPACITY, _PER_FLIP = 1024, 4
+# Flips that there is room for, at least, and for each that the budget allows; and how much more in the first steps.
+_LEAST_CAPACITY, _PER_FLIP, _FIRST = 1024, 4, 8
 # From so many steps on recording pays off, if it serves several runs, or one alone.
 _WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
-# Recorded steps after which a first look is taken at what was noted, and then again and again; plain ones that are made before
-# them, where pairs are drawn, and at most.
-_LOOK_AFTER, _LOOK_EVERY, _LEAD, _MOST_LEAD = 2, 32, 2, 3
+# How many are the first steps; and steps after which a look is taken at what was noted.
+_LEAD, _LOOK_EVERY = 3, 32
+# Values that the greedy choice looks at in a round, about, and rounds that it has beside those that the flips need.
+_PER_ROUND, _MORE_ROUNDS = 4096, 4
+# If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
+_TABLE = 16
 
 
 class RecordedAscent:
@@ -61,6 +65,7 @@ class RecordedAscent:
         self.nodes, self.num_nodes, self.total = block.nodes, target.num_nodes, num_pairs(block.num_nodes)
         self.size = size = steps.size if steps.draws(self.total) else None
         self.greedy, self.keep_best, self.capacity = steps.greedy, keep_best, capacity
+        self.rounds = _MORE_ROUNDS + capacity // _PER_ROUND
         device, like = target.device, block.flip
         self.generator = torch.Generator(device)
         # What a step reads and writes.
@@ -73,6 +78,7 @@ class RecordedAscent:
         self.loss = like.new_zeros(())
         self.edges = _numbers(self.engine.edge_key, self.nodes, self.num_nodes)
         slots = block.number.numel() if size is None else capacity + gaps(size)
+        self.everyone = torch.arange(self.num_nodes, device=device)
         self.places = torch.arange(1, capacity + 1, dtype=torch.int32, device=device)
         # Pairs of weight 0 that fill up those of non-zero weight: far apart, for many at one node would make its row long.
         self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
@@ -85,38 +91,40 @@ class RecordedAscent:
         # The last block, number and sign, where it is drawn and needed whole.
         self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if size and steps.keep_block else None
         self._graph: torch.cuda.CUDAGraph | None = None
-        # Plain steps that are made first. Where pairs are drawn it is always the same number, for the draws depend on it, and
-        # what an attack finds must not depend on earlier ones; elsewhere experience tells.
-        self.lead = 0 if size is None else _LEAD
-        self.failed_early = False
 
-    def run(
-        self, block: Block, budget: Budget, steps: Steps, *, generator: torch.Generator, watch: Watch
-    ) -> Block | None:
-        """The block after the steps that follow the first ``lead`` ones; none if something did not fit.
+    def begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
+        """Be ready for the first step; see :func:`~edgeproof.attacks.ascent.ascend` for the arguments."""
+        total, room = boxes(budget, self.num_nodes, self.flip.numel(), self.room.device)
+        self.limit.fill_(budget.total)
+        self.box.fill_(total)
+        self.room.copy_(room)
+        self._start(block.number, block.flip, generator)
 
-        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments, of which the block is that after the first steps.
-        """
-        self._begin(block, budget, generator)
-        self.failed_early = self._failed()
-        if self.failed_early:
-            return None
-        for step in range(self.lead + 1, steps.count + 1):
+    def follow(self, earlier: RecordedAscent, generator: torch.Generator) -> None:
+        """Be ready for the steps after those that another recording, of the same kind but for its room, has made."""
+        for mine, known in ((self.limit, earlier.limit), (self.box, earlier.box), (self.room, earlier.room)):
+            mine.copy_(known)
+        flipped = (earlier.number, earlier.weight) if self.size else (self.fixed[0], earlier.flip)
+        self._start(*flipped, generator)
+
+    def replay(self, first: int, last: int, steps: Steps, watch: Watch) -> bool:
+        """Make the steps of these numbers; whether all went well."""
+        for step in range(first, last + 1):
             self.learning_rate.fill_(steps.learning_rate(step))
             if self._graph is None:
                 self._step()
             else:
                 self._graph.replay()
             watch.step(self.loss.clone())
-            made = step - self.lead
-            if (made == _LOOK_AFTER or made % _LOOK_EVERY == 0) and self._failed():
-                self.failed_early = made == _LOOK_AFTER
+            if step % _LOOK_EVERY == 0 and self._failed():
                 break
         watch.lap("recorded steps")
-        if self._failed():
-            return None
+        return not self._failed()
+
+    def block(self, begun: Block) -> Block:
+        """What the steps have led to, from this block; perhaps only the pairs that are flipped."""
         if self.size is None:
-            return block.with_flip(self.flip.clone())
+            return begun.with_flip(self.flip.clone())
         if self.last is not None:
             number, sign = self.last
             return self._block(number, self.flip, sign != 0)
@@ -136,12 +144,8 @@ class RecordedAscent:
     def _failed(self) -> bool:
         return bool(self.unsure | (self.most > self.capacity))
 
-    def _begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
-        """Fill the buffers that the first step reads."""
-        total, room = boxes(budget, self.num_nodes, self.flip.numel(), self.room.device)
-        self.limit.fill_(budget.total)
-        self.box.fill_(total)
-        self.room.copy_(room)
+    def _start(self, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
+        """Fill the other buffers that the first step reads."""
         self.unsure.fill_(False)
         self.most.zero_()
         seed = torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
@@ -149,11 +153,11 @@ class RecordedAscent:
         if self.keep_best:
             self.best_accuracy.fill_(math.inf)
         if self.size is None:
-            self.flip.copy_(block.flip)
-        self._keep(block.number, block.flip)
+            self.flip.copy_(flip)
+        self._keep(number, flip)
 
     def record(self) -> None:
-        """Record a step, for :meth:`run` to replay; on a GPU only."""
+        """Record a step, for :meth:`replay`; on a GPU only."""
         self._graph, _ = record(self._step, self.number.device, self.generator)
 
     def _step(self) -> None:
@@ -168,20 +172,30 @@ class RecordedAscent:
         if self.last is not None:
             for kept, now in zip(self.last, (number, sign), strict=True):
                 kept.copy_(now)
-        terms = [score.at(pairs, self.engine.backend) for score in scores]
+        terms = [self._scored(score, pairs) for score in scores]
         gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
         value = torch.addcmul(self.flip, gradient, self.learning_rate)
         if self.greedy:
-            flip, sure = take_greedily(value, pairs, self.box, self.room)
+            flip, sure = take_greedily(value, pairs, self.box, self.room, self.rounds)
         else:
             flip, sure = project_global_unattended(value, self.limit)
         self.unsure.logical_or_(~sure)
         self.flip.copy_(flip)
         self._keep(number, flip)
 
+    def _scored(self, score: Scores, pairs: Pairs) -> Tensor:
+        if pairs.u.numel() * _TABLE < self.num_nodes**2:
+            return score.at(pairs, self.engine.backend)
+        return score.tile(self.everyone, self.everyone)[pairs.u, pairs.v]
+
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
-        up_to = (flip > LEAST_WEIGHT).cumsum(0, dtype=torch.int32)
+        there = flip > LEAST_WEIGHT
+        if self.size is not None and self.capacity == self.size // 2 < flip.numel():
+            # More are not kept of a block that is drawn anew; see :func:`~edgeproof.attacks.blocks.resample`.
+            largest = flip.topk(self.capacity, sorted=False).indices
+            there &= torch.zeros_like(there).index_fill_(0, largest, True)
+        up_to = there.cumsum(0, dtype=torch.int32)
         self.most.copy_(torch.maximum(self.most, up_to[-1]))
         place = torch.searchsorted(up_to, self.places)
         there = place < flip.numel()
@@ -232,13 +246,48 @@ class RecordedAscent:
         return Block(number, self._pairs(number), flip[there][order], self.nodes)
 
 
-def recordings(
-    target: Target, block: Block, budget: Budget, steps: Steps, *, keep_best: bool
-) -> Iterator[RecordedAscent]:
-    """Recordings to try, one after the other; none where that does not pay or cannot be.
+class Recording:
+    """Recorded steps of one kind.
 
-    After one that failed early it is tried again with more plain steps before it, and then with more room.
+    Args:
+        others: all steps, or all but the first ones.
+        first: the first steps, if these are recorded apart, with more room.
     """
+
+    def __init__(self, others: RecordedAscent, first: RecordedAscent | None) -> None:
+        self.others, self.first = others, first
+        self.failed: RecordedAscent | None = None
+
+    def run(
+        self, block: Block, budget: Budget, steps: Steps, *, generator: torch.Generator, watch: Watch
+    ) -> Block | None:
+        """The block after all steps; none if something did not fit, and then ``failed`` says where.
+
+        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments.
+        """
+        made, self.failed = 0, self.first
+        if self.first is not None:
+            made = _LEAD
+            self.first.begin(block, budget, generator)
+            if not self.first.replay(1, made, steps, watch):
+                return None
+            self.others.follow(self.first, generator)
+        else:
+            self.others.begin(block, budget, generator)
+        self.failed = self.others
+        if not self.others.replay(made + 1, steps.count, steps, watch):
+            return None
+        self.failed = None
+        return self.others.block(block)
+
+    @property
+    def best_blocks(self) -> list[tuple[Block, float]]:
+        """For each part, the block of lowest accuracy before any of its steps, and this accuracy."""
+        return [part.best_block for part in (self.first, self.others) if part is not None]
+
+
+def recordings(target: Target, block: Block, budget: Budget, steps: Steps, *, keep_best: bool) -> Iterator[Recording]:
+    """Recordings to try, one after the other, the next with more room than the last; none where that does not pay."""
     total = num_pairs(block.num_nodes)
     draws = steps.draws(total)
     again = draws or block.number.numel() == total
@@ -250,31 +299,33 @@ def recordings(
     nodes = None if block.nodes is None else fingerprint([block.nodes])
     size = steps.size if draws and steps.size is not None else block.number.numel()
     kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
-    known = target.recordings.get(kind)
-    if known is None and kind in target.recordings:
+    if kind in target.recordings and target.recordings[kind] is None:
         return
     # Half a block is the most that is kept of it when it is drawn anew.
-    most = size // 2
-    capacity = min(most, 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length())
-    if known is not None:
-        capacity = max(capacity, known.capacity)
-    while True:
-        if known is None or known.capacity < capacity:
-            lead = None if known is None else known.lead
-            known = _recorded(target, block, steps, keep_best, capacity)
-            if again:
-                target.recordings[kind] = known
-            if known is None:
-                return
-            known.lead = known.lead if lead is None else lead
+    most = size // 2 if draws else size
+
+    def made(capacity: int) -> RecordedAscent | None:
+        return _recorded(target, block, steps, keep_best, min(most, capacity))
+
+    known = target.recordings.get(kind)
+    least = 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length()
+    if known is None:
+        others = made(least)
+        # What is not to be used again is not worth two recordings.
+        first = made(_FIRST * least) if again and others is not None else None
+        known = None if others is None else Recording(others, first)
+    if again:
+        target.recordings[kind] = known
+    while known is not None:
         yield known
-        if known.failed_early and not draws and known.lead < _MOST_LEAD:
-            known.lead += 1
-        elif known.too_small and capacity < most:
-            # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
-            capacity = min(most, 1 << (2 * int(known.most)).bit_length())
-        else:
+        small = known.failed
+        # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
+        if small is None or small.capacity >= most:
             return
+        larger = made(1 << (2 * max(int(small.most), small.capacity)).bit_length())
+        if larger is None:
+            return
+        known.first, known.others = (larger, known.others) if small is known.first else (known.first, larger)
 
 
 def _recorded(target: Target, block: Block, steps: Steps, keep_best: bool, capacity: int) -> RecordedAscent | None:

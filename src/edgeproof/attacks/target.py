@@ -17,7 +17,7 @@ from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
 if TYPE_CHECKING:
-    from edgeproof.attacks.recorded import RecordedAscent
+    from edgeproof.attacks.recorded import Recording
 
 Badness = tuple[float, float]
 
@@ -45,7 +45,7 @@ class Target:
         return {}
 
     @cached_property
-    def recordings(self) -> dict[tuple[object, ...], RecordedAscent | None]:
+    def recordings(self) -> dict[tuple[object, ...], Recording | None]:
         """Steps of attacks that were recorded, by kind, none if they cannot be; see :mod:`edgeproof.attacks.recorded`."""
         return {}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
@@ -154,18 +154,25 @@ class Recipe:
         mask = data.train_mask
         return 0 if mask.dim() == 1 else self.seed % int(mask.size(1))
 
-    def train(self, split: Split, device: str) -> tuple[GraphModel, History, float]:
-        """The trained model, the course of its training, and the seconds that it took."""
+    def train(self, split: Split, device: str, checkpoint: Path | None = None) -> tuple[GraphModel, History, float]:
+        """The trained model, the course of its training, and the seconds that its epochs took.
+
+        Args:
+            split: who is trained on.
+            device: where.
+            checkpoint: keeps the state of an unfinished run, to go on with.
+        """
         split = split.to(device)
         graph = split.train.data
         classes = num_classes(split.test.data)
         model = models.build(self.row.model, graph.num_features, classes, self.model_settings, seed=self.seed).to(
             device
         )
-        start = time.perf_counter()
         labels: Any = False
+        seconds = 0.0
         if self.row.self_training:
-            labels = pseudo_labels(model, split, preset=self.label_config, progress=False)
+            labels = pseudo_labels(model, split, preset=self.label_config, checkpoint=checkpoint, progress=False)
+            seconds = sum(history.seconds for history in labels.histories)
         history = train(
             model,
             split,
@@ -174,9 +181,10 @@ class Recipe:
             local=self.local,
             self_training=labels,
             preset=self.config,
+            checkpoint=checkpoint,
             progress=False,
         )
-        return model, history, time.perf_counter() - start
+        return model, history, seconds + history.seconds
 
 
 @lru_cache

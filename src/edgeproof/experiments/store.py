@@ -77,6 +77,10 @@ class Store:
         """Where the model of this identity is kept."""
         return self.root / "models" / f"{key_of(identity)}.safetensors"
 
+    def checkpoint_path(self, identity: Mapping[str, Any]) -> Path:
+        """Where the state of its training is kept until it is finished."""
+        return self.root / "models" / f"{key_of(identity)}.checkpoint"
+
     def get(self, identity: Mapping[str, Any]) -> Record | None:
         """The result of this identity; none if there is none that can be trusted."""
         path = self.path(identity)

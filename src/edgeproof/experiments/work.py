@@ -23,7 +23,7 @@ from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store
 from edgeproof.models import GraphModel
 from edgeproof.result import describe_environment
-from edgeproof.training import Epoch, TensorBoardLog
+from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Product:
     epochs: tuple[Epoch, ...] = ()
 
 
-def work(job: Job, known: bytes | None, device: str, threads: int, command: str) -> Iterator[Product]:
+def work(job: Job, known: bytes | None, device: str, threads: int, command: str, checkpoint: Path) -> Iterator[Product]:
     """Everything that a job asks for, one thing after the other.
 
     Args:
@@ -50,21 +50,36 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str)
         device: where to do it.
         threads: of the CPU.
         command: what to write down as having made it.
+        checkpoint: where a long training keeps its state until whoever asks for the next thing has got the model.
     """
     data = job.recipe.data()
     if known is None:
-        product = trained(job.recipe, data, device, threads, command)
+        product = trained(job.recipe, data, device, threads, command, checkpoint)
         known = product.model
         yield product
+        remove_checkpoints(checkpoint)
     assert known is not None
     for measure in job.measures:
         yield measured(measure, data, known, device, threads, command)
 
 
-def trained(recipe: Recipe, data: Data, device: str, threads: int, command: str) -> Product:
-    """A model, by its recipe."""
+def trained(
+    recipe: Recipe, data: Data, device: str, threads: int, command: str, checkpoint: Path | None = None
+) -> Product:
+    """A model, by its recipe; from a checkpoint on, if there is one.
+
+    Without an attack a training is over before a checkpoint would pay.
+    """
+    file = checkpoint if recipe.row.attack is not None else None
+    split = recipe.split(data)
     with _set_up(threads):
-        model, history, seconds = recipe.train(recipe.split(data), device)
+        try:
+            model, history, seconds = recipe.train(split, device, file)
+        except CheckpointError:
+            # Of another device or version, or damaged: then from the beginning.
+            assert file is not None
+            remove_checkpoints(file)
+            model, history, seconds = recipe.train(split, device, file)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
     record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())

@@ -62,7 +62,10 @@ class Pattern:
         with _outliving():
             where = (self.col * self.num_nodes + self.row).argsort(stable=True)
             place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
-            return Pattern(_row_pointers(self.col, self.num_nodes), self.row[where], place[self.diagonal]), where
+            # Searched for, not counted: to count, a GPU would ask the host.
+            rowptr = torch.searchsorted(self.col[where], torch.arange(self.num_nodes + 1, device=where.device))
+            # Of undirected graphs the rows are as long as the columns; where they are not, it costs time only.
+            return Pattern(rowptr, self.row[where], place[self.diagonal], self.longest), where
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Training: one loop, visible settings, and a record of what happened."""
 
 from edgeproof.training.adversarial import Threat
+from edgeproof.training.checkpoint import CheckpointError
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
@@ -11,6 +12,7 @@ from edgeproof.training.tensorboard import TensorBoardLog
 
 __all__ = [
     "PRESETS",
+    "CheckpointError",
     "Epoch",
     "History",
     "LabelWarning",

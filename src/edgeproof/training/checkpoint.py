@@ -16,6 +16,10 @@ from edgeproof.training.history import Epoch
 _FORMAT = 2
 
 
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or of another run."""
+
+
 @dataclass
 class RunState:
     """Where a run stands after its latest epoch; the one mutable value of training.
@@ -92,11 +96,14 @@ class Checkpoint:
         """Put model, optimizer and random generators back where the checkpoint left them.
 
         Raises:
-            ValueError: if the file is damaged, no checkpoint, or belongs to a different run.
+            CheckpointError: if the file is damaged, no checkpoint, or belongs to a different run.
         """
-        header, tensors = read_tensors(self.path)
+        try:
+            header, tensors = read_tensors(self.path)
+        except ValueError as error:
+            raise CheckpointError(str(error)) from error
         if header.get("checkpoint") != _FORMAT:
-            raise ValueError(f"{self.path} is no training checkpoint of this version")
+            raise CheckpointError(f"{self.path} is no training checkpoint of this version")
         _check_same_run(self.path, header.get("run"), self.run)
         try:
             parts: dict[str, dict[str, Tensor]] = {
@@ -127,7 +134,7 @@ class Checkpoint:
             optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
             _set_random_states(model, parts["random"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{self.path} is a damaged checkpoint: {error}") from error
+            raise CheckpointError(f"{self.path} is a damaged checkpoint: {error}") from error
         return state
 
 
@@ -140,7 +147,7 @@ def _check_same_run(path: Path, saved: Any, run: dict[str, Any]) -> None:
     for key, value in run.items():
         found = saved.get(key) if isinstance(saved, dict) else None
         if found != value:
-            raise ValueError(
+            raise CheckpointError(
                 f"{path} belongs to another run, with {key} {found!r} instead of {value!r}: "
                 "choose another checkpoint, or delete this one to start anew"
             )

@@ -137,6 +137,8 @@ def pseudo_labels(
     split: Split,
     *,
     preset: str | TrainConfig = "paper",
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 25,
     progress: bool = True,
     **settings: Unpack[TrainSettings],
 ) -> PseudoLabels:
@@ -152,6 +154,8 @@ def pseudo_labels(
         model: what kind of model labels; it is not changed.
         split: who is labelled and who is not.
         preset: settings to begin with; see :func:`edgeproof.train`.
+        checkpoint: the run that these labels are for keeps its state there; theirs is kept in files beside it.
+        checkpoint_every: epochs between two checkpoints.
         progress: whether to draw progress bars (on terminals only).
         settings: what differs from the preset; see :class:`TrainConfig`.
 
@@ -164,7 +168,10 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     _check_ready(model, split)
-    return vote(model, split, config, checkpoint=None, checkpoint_every=1, show=progress)
+    file = None if checkpoint is None else Path(checkpoint)
+    if file is not None:
+        check_writable(file)
+    return vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
 
 
 def remove_checkpoints(checkpoint: str | Path) -> None:

@@ -104,8 +104,10 @@ def half_of(total: Tensor) -> Tensor:
 
 def score_tile(b: Tensor, h: Tensor, node: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     """The bilinear form of :func:`pair_scores` for all pairs of ``rows`` and ``cols``, as a dense matrix."""
-    tile = b[rows] @ h[cols].T + h[rows] @ b[cols].T
-    return tile.add_(node[rows][:, None]).add_(node[cols])
+    one = torch.ones_like(node)[:, None]
+    # The degrees' terms are two more channels.
+    left, right = torch.cat([b, h, node[:, None], one], dim=1), torch.cat([h, b, one, node[:, None]], dim=1)
+    return left[rows] @ right[cols].T
 
 
 def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int) -> tuple[Tensor, int]:
@@ -262,7 +264,7 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
 
 
 def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What :func:`take_above` takes from one row of values in all, for who cannot ask again.
 
@@ -275,6 +277,7 @@ def take_unattended(
         total: the common box, shape ``[1]``.
         local: the box of each node, shape ``[nodes]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
+        rounds: after which a GPU gives up; each looks at some thousand values.
 
     Returns:
         Which were taken, shape ``[b]``; whether that is all there is to take; and whether all values are finite.

@@ -181,16 +181,16 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
     """See :func:`edgeproof.propagation.kernels.reference.take_largest`."""
     if p.dtype != torch.float32 or not p.numel() or total > _MOST_TAKEN * unit:
         return None
-    taken, done, finite = take_unattended(p, u, v, torch.full((1,), total, device=p.device), local, unit)
+    taken, done, finite = take_unattended(p, u, v, torch.full((1,), total, device=p.device), local, unit, _ROUNDS)
     done, finite = torch.stack([done, finite]).tolist()
     reference.check_finite(finite)
     return taken if done else None
 
 
 def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_unattended`; it gives up after some rounds."""
+    """See :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
     count, device = p.numel(), p.device
     state = torch.zeros(5, dtype=torch.int32, device=device)
     state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
@@ -201,7 +201,7 @@ def take_unattended(
     taken = torch.zeros(count, dtype=torch.bool, device=device)
     stride = triton.cdiv(count, _SAMPLE)
     shared = (p.contiguous(), u, v, room, state, ledger, unit)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         greedy.set_threshold[(1,)](
             *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=32
         )
