@@ -1,11 +1,9 @@
 """Certified accuracies, and how fast votes are counted.
 
-    python benchmarks/certificates.py run --device cuda      train, or take what robust_training.py kept, and certify
     python benchmarks/certificates.py speed --device cuda    samples per second, and the time of the radii
     python benchmarks/certificates.py render                 docs/certified-accuracy.md
 
-``run`` made the first results, which import_results.py put into the store of the experiments; newer ones are those of
-``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml``. The page shows all of them from there.
+The page shows what ``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml`` has put into the store.
 """
 
 from __future__ import annotations
@@ -13,15 +11,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import robust_training
 import torch
 import typer
-from _runs import run_missing
 
 import edgeproof as ep
 from edgeproof.certificates import SparseSmoothing
@@ -29,7 +24,7 @@ from edgeproof.certificates.sampling import Sampler
 from edgeproof.experiments import Store, compare, find
 from edgeproof.experiments.plan import measures
 from edgeproof.experiments.render import export, training_of
-from edgeproof.result import describe_environment, describe_model, describe_split
+from edgeproof.result import describe_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "certificates"
@@ -39,93 +34,7 @@ TABLES = ("certified-citeseer", "certified-cora", "certified-cora-ml")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
-SAMPLES, CHOOSING, ALPHA = 100_000, 1_000, 0.05
-RADII = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (0, 1), (0, 3), (0, 5), (0, 7)]
-WAYS = ["GCN-regular", "APPNP-regular", "GPRGNN-regular", "ChebNetII-regular", "GPRGNN-LRBCD"]
-DATASETS = ["citeseer", "cora_ml"]
-SEEDS = (0, 1, 5)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One model to certify."""
-
-    dataset: str
-    way: str
-    protocol: str
-    seed: int
-
-    @property
-    def path(self) -> Path:
-        return RESULTS / f"{self.dataset}-{self.way}-{self.protocol}-{self.seed}.json"
-
-    @property
-    def training(self) -> robust_training.Unit:
-        return robust_training.Unit("paper", self.dataset, self.way, self.seed, self.protocol)
-
-
-def units(datasets: list[str], ways: list[str]) -> list[Unit]:
-    """Models of all seeds; only for GPRGNN do the two protocols differ."""
-    return [
-        Unit(dataset, way, protocol, seed)
-        for dataset in datasets
-        for way in ways
-        for protocol in (("strict", "as_released") if way.startswith("GPRGNN") else ("strict",))
-        for seed in SEEDS
-    ]
-
-
-def measure(unit: Unit, device: str, threads: int) -> str:
-    """Train, certify and write the result."""
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(threads)
-    model, split, training = robust_training.trained(unit.training, device)
-    test = split.test
-    start = time.perf_counter()
-    certificate = SMOOTHING.certify(
-        *(model, test.data, test.nodes, SAMPLES, ALPHA, unit.seed),
-        choosing_samples=CHOOSING,
-        memory=4.0,
-        progress=False,
-    )
-    seconds = time.perf_counter() - start
-    added, deleted = certificate.average_certifiable_radius
-    record = {
-        "command": f"python benchmarks/certificates.py run --device {device}",
-        "dataset": unit.dataset,
-        "protocol": unit.protocol,
-        "seed": unit.seed,
-        "split": describe_split(split),
-        "model": describe_model(model),
-        "training": training,
-        "smoothing": {"p_add": SMOOTHING.p_add, "p_del": SMOOTHING.p_del, "alpha": ALPHA, "samples": SAMPLES},
-        "clean_accuracy": ep.evaluation.clean_accuracy(model, test.data, test.nodes),
-        "certified_accuracy": [[*radii, certificate.accuracy(*radii)] for radii in RADII],
-        "joint": [[a, d, certificate.accuracy(a, d)] for a in range(1, 4) for d in range(1, 6)],
-        "average_certifiable_radius": {"added": added, "deleted": deleted},
-        "abstained": float(certificate.abstained.double().mean()),
-        "seconds": round(seconds, 2),
-        "environment": describe_environment(device),
-    }
-    unit.path.parent.mkdir(parents=True, exist_ok=True)
-    unit.path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    shown = ", ".join(f"({a}, {d}): {accuracy:.1%}" for a, d, accuracy in record["certified_accuracy"])
-    return f"{unit.path.stem} ({seconds:.1f} s): {shown}"
-
-
-@app.command()
-def run(
-    dataset: Annotated[list[str] | None, typer.Option(help="Which graphs; repeatable.")] = None,
-    way: Annotated[list[str] | None, typer.Option(help="Which of robust_training.py's ways; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at once.")] = 1,
-    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="CPU threads per process.")] = 2,
-    force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
-) -> None:
-    """Train and certify every model that has no result yet."""
-    run_missing(
-        units(dataset or DATASETS, way or WAYS), measure, jobs=jobs, device=device, threads=threads, force=force
-    )
+SAMPLES, ALPHA = 100_000, 0.05
 
 
 @app.command()

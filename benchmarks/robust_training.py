@@ -1,14 +1,12 @@
-"""How robust models become by training: the paper's ways beside its figures, and ours, option by option.
+"""How robust models become by training, option by option.
 
     python benchmarks/robust_training.py run options --device cuda --jobs 14 --threads 1    what each option brings
-    python benchmarks/robust_training.py run paper --device cuda --jobs 14 --threads 1      the paper's models and trainings
     python benchmarks/robust_training.py speed --device cuda                                an epoch, phase by phase
     python benchmarks/robust_training.py render                                             docs/robust-training.md
 
 A model that has a result in results/robust_training is not trained again, so an interrupted run goes on; models are kept in
-runs/robust_training. Everything is inductive. Under ``strict`` no test node is in any graph that training or validation sees,
-which is checked; ``as_released`` has the splits of the released scripts, where most test nodes of GPRGNN, and of it alone, have
-been seen.
+runs/robust_training. Everything is inductive and ``strict``: no test node is in any graph that training or validation sees,
+which is checked. The paper's own models and trainings are run by ``edgeproof reproduce``.
 """
 
 from __future__ import annotations
@@ -40,6 +38,14 @@ MODELS = HERE.parent / "runs" / "robust_training"
 PAGE = HERE.parent / "docs" / "robust-training.md"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+run = typer.Typer()
+app.add_typer(run, name="run")
+
+
+@run.callback()
+def studies() -> None:
+    """Train and attack."""
+
 
 STRONG = "GreedyRBCD, log margin"
 
@@ -142,71 +148,36 @@ OPTIONS = {
 }
 
 
-def _paper_ways() -> Iterator[tuple[str, Way]]:
-    for model in ("GCN", "GAT", "APPNP", "GPRGNN", "ChebNetII"):
-        yield f"{model}-regular", Way("regular", model, self_training=False)
-        yield f"{model}-self", Way("self-trained", model)
-        # The released configurations train APPNP against LR-BCD with more dropout.
-        settings = {"dropout": 0.5} if model == "APPNP" else {}
-        yield f"{model}-LRBCD", Way("LR-BCD", model, settings, attack=LRBCD().for_training(), epsilon=0.2, local=0.5)
-        yield f"{model}-PRBCD", Way("PR-BCD", model, attack=PRBCD().for_training(), epsilon=0.2)
-    # Defences of others; GRAND is trained as its authors train it.
-    yield "SoftMedianGDC-regular", Way("regular", "SoftMedianGDC", self_training=False)
-    theirs = TrainSettings(loss="cross_entropy", weight_decay=5e-4)
-    yield "GRAND-regular", Way("regular", "GRAND", self_training=False, settings=theirs)
-
-
-WAYS = {**OPTIONS, **dict(_paper_ways())}
 SEEDS = (0, 1, 5)
-EPSILONS = (0.05, 0.1, 0.25)
+EPSILON = 0.25
 
 
 @dataclass(frozen=True)
 class Unit:
     """One model to train and to attack."""
 
-    study: str
     dataset: str
     way: str
     seed: int
-    protocol: str = "strict"
 
     @property
     def path(self) -> Path:
-        return RESULTS / f"{self.study}-{self.dataset}-{self.way}-{self.protocol}-{self.seed}.json"
+        return RESULTS / f"options-{self.dataset}-{self.way}-strict-{self.seed}.json"
 
 
-def units(study: str, datasets: list[str], seeds: list[int], ways: list[str]) -> list[Unit]:
-    known = OPTIONS if study == "options" else dict(_paper_ways())
-    chosen = [name for name in known if not ways or name in ways]
-    unknown = set(ways) - set(chosen)
+def units(datasets: list[str], seeds: list[int], ways: list[str]) -> list[Unit]:
+    unknown = set(ways) - set(OPTIONS)
     if unknown:
-        raise typer.BadParameter(f"unknown ways {sorted(unknown)}; known: {', '.join(known)}")
-    return [
-        Unit(study, dataset, name, seed, protocol)
-        for dataset in datasets
-        for name in chosen
-        # Of GRAND the paper has figures on Citeseer alone.
-        if dataset == "citeseer" or known[name].model != "GRAND"
-        for protocol in (
-            ("strict", "as_released") if study == "paper" and known[name].model == "GPRGNN" else ("strict",)
-        )
-        for seed in seeds
-    ]
-
-
-def split_of(unit: Unit, data: Data) -> ep.splits.Split:
-    split = ep.splits.by_protocol(data, unit.seed, model=WAYS[unit.way].model, protocol=unit.protocol)
-    if unit.protocol == "strict":
-        split.check_unseen()
-    return split
+        raise typer.BadParameter(f"unknown ways {sorted(unknown)}; known: {', '.join(OPTIONS)}")
+    chosen = [name for name in OPTIONS if not ways or name in ways]
+    return [Unit(dataset, name, seed) for dataset in datasets for name in chosen for seed in seeds]
 
 
 def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, dict[str, Any]]:
     """A trained model, its split, and how the training went; it is kept, and trained only if it is not there yet."""
-    way = WAYS[unit.way]
+    way = OPTIONS[unit.way]
     data = ep.datasets.load(unit.dataset)
-    split = split_of(unit, data).to(device)
+    split = ep.splits.by_protocol(data, unit.seed, model=way.model).to(device)
     kept, story = (MODELS / f"{unit.path.stem}{ending}" for ending in (".safetensors", ".json"))
     if kept.exists() and story.exists():
         return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))
@@ -243,7 +214,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     model, split, training = trained(unit, device)
     scores = list(attacked(unit, model, split))
     result = Result(
-        command=f"python benchmarks/robust_training.py run {unit.study} --device {device}",
+        command=f"python benchmarks/robust_training.py run options --device {device}",
         dataset=unit.dataset,
         split=describe_split(split),
         model=describe_model(model),
@@ -259,30 +230,26 @@ def measure(unit: Unit, device: str, threads: int) -> str:
 
 
 def attacked(unit: Unit, model: torch.nn.Module, split: ep.splits.Split) -> Iterator[Score]:
-    """Accuracies on test nodes; in the study of options also on validation nodes, by which options are chosen."""
+    """Accuracies on test nodes, and on validation nodes, by which options are chosen."""
     strong = GreedyRBCD(loss="log_margin", steps=200)
-    views = {"test": split.test} if unit.study == "paper" else {"val": split.val, "test": split.test}
-    epsilons = EPSILONS if unit.study == "paper" else (0.25,)
-    for nodes, view in views.items():
+    for nodes, view in {"val": split.val, "test": split.test}.items():
         yield Score(nodes, "clean", 0.0, ep.evaluation.clean_accuracy(model, view.data, view.nodes))
         for local, attacks in (
             (0.5, {"LRBCD": LRBCD(), f"{STRONG}, local": strong}),
             (None, {"PRBCD": PRBCD(), STRONG: strong}),
         ):
-            budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilons, local=local)
+            budget = ep.Budget.from_epsilon(view.data, view.nodes, EPSILON, local=local)
             for name, attack in attacks.items():
-                results = attack(model, view.data, view.nodes, budgets, seed=unit.seed)
-                for epsilon, result in zip(epsilons, results, strict=True):
-                    yield Score(nodes, name, epsilon, result.accuracy)
+                result = attack(model, view.data, view.nodes, budget, seed=unit.seed)
+                yield Score(nodes, name, EPSILON, result.accuracy)
 
 
 Device = Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes can share one GPU.")]
 
 
-@app.command()
-def run(
-    study: Annotated[str, typer.Argument(help="options or paper.")],
-    dataset: Annotated[list[str] | None, typer.Option(help="Which graphs; repeatable.")] = None,
+@run.command("options")
+def run_options(
+    dataset: Annotated[list[str] | None, typer.Option(help="Which graphs; repeatable; citeseer by default.")] = None,
     way: Annotated[list[str] | None, typer.Option(help="Which ways to train; repeatable; all by default.")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Which splits; repeatable; 0, 1, 5 by default.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes at once.")] = 1,
@@ -291,10 +258,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Train and attack every model that has no result yet."""
-    if study not in ("options", "paper"):
-        raise typer.BadParameter(f"expected options or paper, got {study}")
-    datasets = dataset or (["citeseer"] if study == "options" else ["citeseer", "cora_ml"])
-    chosen = units(study, datasets, seed or list(SEEDS), way or [])
+    chosen = units(dataset or ["citeseer"], seed or list(SEEDS), way or [])
     run_missing(chosen, measure, jobs=jobs, device=device, threads=threads, force=force)
 
 
@@ -309,8 +273,9 @@ def speed(
     split = ep.splits.inductive(data, 0).to(device)
     labels = ep.training.pseudo_labels(fresh("GPRGNN", data, device), split, progress=False)
     rows = []
-    for name in ("lrbcd", "GPRGNN-PRBCD", "greedy-1.5"):
-        way = WAYS[name]
+    prbcd = Way("PR-BCD training, as in the paper", attack=PRBCD().for_training(), epsilon=0.2)
+    timed = {"lrbcd": OPTIONS["lrbcd"], "prbcd": prbcd, "greedy-1.5": OPTIONS["greedy-1.5"]}
+    for name, way in timed.items():
         rows.append(epoch_time(f"Citeseer, `{name}`", way, split, labels, fresh("GPRGNN", data, device), epochs))
     if large:
         graph = arxiv_sized(torch.device(device))

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP as PyGAPPNP
 from torch_geometric.nn import GATConv, GCNConv
 
+from edgeproof import models
 from edgeproof.models import APPNP, GAT, GCN, GPRGNN, MLP, ChebNetII
 
 
@@ -151,6 +152,20 @@ def test_gprgnns_random_start_is_the_papers() -> None:
 def test_unknown_starts_raise() -> None:
     with pytest.raises(ValueError, match="unknown init 'PPR': did you mean 'ppr'"):
         GPRGNN(5, 3, init="PPR")
+
+
+def test_gprgnn_can_begin_where_the_released_scripts_do() -> None:
+    """They draw the coefficients from NumPy's generator before anything else."""
+    for seed, K in ((0, 10), (5, 4)):
+        bound = (3 / (K + 1)) ** 0.5
+        drawn = torch.from_numpy(np.random.RandomState(seed).uniform(-bound, bound, K + 1))
+        for model in (
+            GPRGNN(5, 3, K=K, init_seed=seed),
+            models.build("GPRGNN", 5, 3, {"K": K, "init_seed": seed}, seed=7),
+        ):
+            torch.testing.assert_close(model.gamma.detach().double(), drawn / drawn.abs().sum(), rtol=1e-6, atol=1e-7)
+    with pytest.raises(ValueError, match="expected init_seed only with init='random'"):
+        GPRGNN(5, 3, init="ppr", init_seed=0)
 
 
 def cheb_model(K: int) -> ChebNetII:

@@ -334,7 +334,7 @@ def _recorded(target: Target, block: Block, steps: Steps, keep_best: bool, capac
         recording = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
         recording.record()
     except RuntimeError:
-        # Something in the model needs the host, as GAT's attention does; or memory suffices for plain steps only.
+        # Something in the model needs the host, as a weighted median does; or memory suffices for plain steps only.
         recording = None
     if recording is None and target.device.type == "cuda":
         torch.cuda.empty_cache()

@@ -94,6 +94,9 @@ class Recipe:
         if self.row.model == "APPNP" and self.row.attack == "LRBCD":
             # As in the released configurations; the paper's text has one dropout for all.
             settings["dropout"] = 0.5
+        if self.row.model == "GPRGNN" and self.row.attack is None:
+            # As in the released scripts. Models trained against attacks were run before this was known to matter.
+            settings["init_seed"] = self.seed
         return settings
 
     @property
@@ -191,7 +194,8 @@ class Recipe:
 def _all_settings(model: str, changed: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """Every setting of a model but its channels, the defaults among them: a default that changes changes the identity."""
     settings = models.build(model, 1, 2, dict(changed)).settings
-    return tuple((name, value) for name, value in settings.items() if name not in ("in_channels", "out_channels"))
+    channels = ("in_channels", "out_channels")
+    return tuple((name, value) for name, value in settings.items() if name not in channels and value is not None)
 
 
 def local_share(dataset: str) -> float:

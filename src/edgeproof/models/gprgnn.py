@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +31,8 @@ class GPRGNN(GraphModel):
         init: how :math:`\gamma` starts. ``"random"``: uniform in :math:`\pm\sqrt{3 / (K + 1)}`, divided by
             :math:`\sum |\gamma_k|`; ``"ppr"``: the coefficients of APPNP; ``"sgc"``: :math:`\gamma_K = 1`, the rest 0.
         alpha: for ``"ppr"``, the share of a node's own prediction.
+        init_seed: for ``"random"``, draw :math:`\gamma` from NumPy's generator of this seed, as the paper's released scripts
+            do, and not from torch's. What regular training makes of a model depends much on where it began.
         dropout: share of inputs dropped before every linear layer while training.
 
     >>> GPRGNN(10, 4, K=3, init="ppr", alpha=0.5).gamma.detach()
@@ -48,12 +49,15 @@ class GPRGNN(GraphModel):
         K: int = 10,
         init: str = "random",
         alpha: float = 0.1,
+        init_seed: int | None = None,
         dropout: float = 0.2,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
         check_positive(K=K)
         check_share(alpha=alpha)
-        self.K, self.init, self.alpha = K, init, alpha
+        if init_seed is not None and init != "random":
+            raise ValueError(f"expected init_seed only with init='random', got it with init={init!r}")
+        self.K, self.init, self.alpha, self.init_seed = K, init, alpha, init_seed
         self.mlp = MLP(
             in_channels,
             out_channels,
@@ -61,7 +65,7 @@ class GPRGNN(GraphModel):
             num_layers=num_layers,
             dropout=dropout,
         )
-        self.gamma = nn.Parameter(_initial_gamma(K, init, alpha))
+        self.gamma = nn.Parameter(_initial_gamma(K, init, alpha, init_seed))
 
     def encode(self, x: Tensor) -> Tensor:
         return self.mlp.encode(x)
@@ -75,9 +79,13 @@ class GPRGNN(GraphModel):
         return z
 
 
-def _initial_gamma(K: int, init: str, alpha: float) -> Tensor:
+def _initial_gamma(K: int, init: str, alpha: float, seed: int | None) -> Tensor:
     if init == "random":
-        gamma = torch.empty(K + 1).uniform_(-1, 1) * math.sqrt(3 / (K + 1))
+        if seed is None:
+            gamma = torch.empty(K + 1).uniform_(-1, 1)
+        else:
+            gamma = torch.from_numpy(np.random.RandomState(seed).uniform(-1, 1, K + 1)).to(torch.get_default_dtype())
+        # A bound of sqrt(3 / (K + 1)) would cancel out.
         return gamma / gamma.abs().sum()
     if init == "ppr":
         gamma = alpha * (1 - alpha) ** torch.arange(K + 1.0)

@@ -343,7 +343,7 @@ class EdgeGradientEngine:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:
-                # Something in the model needs the host, as GAT's attention does.
+                # Something in the model needs the host, as a weighted median does.
                 self.recordable = False
                 return self.run_on_tape(pairs, flip)
         return self._captured(pairs, flip)
