@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.projections import discretize_all, project_global, project_local
-from edgeproof.attacks.recorded import recordings
+from edgeproof.attacks.recorded import recording_of
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
@@ -63,14 +63,17 @@ def ascend(
         The last block; perhaps only those of its pairs that are flipped, if steps do not keep it.
     """
     found, before, random = None, watch.num_steps, generator.get_state()
-    for recording in recordings(target, block, budget, steps, keep_best=best is not None):
+    recording = recording_of(target, block, steps, keep_best=best is not None)
+    while recording is not None and found is None:
         # Whatever was tried before, the outcome is that of the seed.
         watch.go_back(before)
         generator.set_state(random)
-        found = recording.run(block, budget, steps, generator=generator, watch=watch)
-        if found is not None and best is not None:
-            for one in recording.best_blocks:
-                best.keep(*one)
+        found, best_ones = recording.run(target, block, budget, steps, generator=generator, watch=watch)
+        for one in best_ones:
+            assert best is not None
+            best.keep(*one)
+        if recording.exhausted:
+            break
     if found is None:
         watch.go_back(before)
         generator.set_state(random)

@@ -3,13 +3,13 @@
 A step of an attack on a small graph is some hundred short kernels: a GPU is done with each before the host has launched the
 next. Here no size depends on a value and the host asks for none, so that a whole step is recorded once and then replayed. What
 cannot be known beforehand (more flips than there is room for, values that are not finite) is noted on the GPU and looked at
-later. The first steps have the most flips, often very many, and a recording with more room of their own.
+later. The first steps have the most flips, often very many: a recording with much room serves them, one with less the others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -26,12 +26,12 @@ from edgeproof.propagation.captured import record
 from edgeproof.propagation.pair_scores import Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
-# Flips that there is room for, at least, and for each that the budget allows; and how much more in the first steps.
-_LEAST_CAPACITY, _PER_FLIP, _FIRST = 1024, 4, 8
+# Flips that there is room for, at least, and for each that the budget allows.
+_LEAST_CAPACITY, _PER_FLIP = 1024, 2
 # From so many steps on recording pays off, if it serves several runs, or one alone.
 _WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
-# How many are the first steps; and steps after which a look is taken at what was noted.
-_LEAD, _LOOK_EVERY = 3, 32
+# Steps that parts of a run begin with, each with room of its own; and steps after which a look is taken at what was noted.
+_PARTS, _LOOK_EVERY = (1, 3, 6, 12), 32
 # Values that the greedy choice looks at in a round, about, and rounds that it has beside those that the flips need.
 _PER_ROUND, _MORE_ROUNDS = 4096, 4
 # If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
@@ -101,7 +101,7 @@ class RecordedAscent:
         self._start(block.number, block.flip, generator)
 
     def follow(self, earlier: RecordedAscent, generator: torch.Generator) -> None:
-        """Be ready for the steps after those that another recording, of the same kind but for its room, has made."""
+        """Be ready for the steps after those that another recording, or this one, has made; its room may be another."""
         for mine, known in ((self.limit, earlier.limit), (self.box, earlier.box), (self.room, earlier.room)):
             mine.copy_(known)
         flipped = (earlier.number, earlier.weight) if self.size else (self.fixed[0], earlier.flip)
@@ -129,11 +129,6 @@ class RecordedAscent:
             number, sign = self.last
             return self._block(number, self.flip, sign != 0)
         return self._block(self.number, self.weight, self.weight > 0)
-
-    @property
-    def too_small(self) -> bool:
-        """Whether there were more pairs of non-zero weight in the last run than there is room for."""
-        return int(self.most) > self.capacity
 
     @property
     def best_block(self) -> tuple[Block, float]:
@@ -247,85 +242,93 @@ class RecordedAscent:
 
 
 class Recording:
-    """Recorded steps of one kind.
+    """Recorded steps of one kind, in parts that have as much room as they were found to need.
 
     Args:
-        others: all steps, or all but the first ones.
-        first: the first steps, if these are recorded apart, with more room.
+        keep_best: whether to remember the block of lowest accuracy.
+        starts: the steps that parts begin with, from 1 on.
+        most: more flips than these need no room.
     """
 
-    def __init__(self, others: RecordedAscent, first: RecordedAscent | None) -> None:
-        self.others, self.first = others, first
-        self.failed: RecordedAscent | None = None
+    def __init__(self, keep_best: bool, starts: tuple[int, ...], most: int) -> None:
+        self.keep_best, self.starts, self.most = keep_best, starts, most
+        self.made: dict[int, RecordedAscent | None] = {}
+        # Of each part; and whether the last run failed for more than want of room.
+        self.capacity, self.exhausted = [0] * len(starts), False
 
     def run(
-        self, block: Block, budget: Budget, steps: Steps, *, generator: torch.Generator, watch: Watch
-    ) -> Block | None:
-        """The block after all steps; none if something did not fit, and then ``failed`` says where.
+        self,
+        target: Target,
+        block: Block,
+        budget: Budget,
+        steps: Steps,
+        *,
+        generator: torch.Generator,
+        watch: Watch,
+    ) -> tuple[Block | None, list[tuple[Block, float]]]:
+        """The block after all steps, none if something did not fit; and the best block of each part, with its accuracy.
 
+        After a run that failed there is more room where there was too little, unless ``exhausted``.
         See :func:`~edgeproof.attacks.ascent.ascend` for the arguments.
         """
-        made, self.failed = 0, self.first
-        if self.first is not None:
-            made = _LEAD
-            self.first.begin(block, budget, generator)
-            if not self.first.replay(1, made, steps, watch):
-                return None
-            self.others.follow(self.first, generator)
-        else:
-            self.others.begin(block, budget, generator)
-        self.failed = self.others
-        if not self.others.replay(made + 1, steps.count, steps, watch):
-            return None
-        self.failed = None
-        return self.others.block(block)
+        least = min(self.most, 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length())
+        self.capacity = [max(least, capacity) for capacity in self.capacity]
+        self.exhausted = False
+        before, best = None, []
+        starts = [start for start in self.starts if start <= steps.count]
+        for part, (first, after) in enumerate(pairwise([*starts, steps.count + 1])):
+            ascent = self._with_room(self.capacity[part], target, block, steps)
+            if ascent is None:
+                self.exhausted = True
+                return None, []
+            if before is None:
+                ascent.begin(block, budget, generator)
+            else:
+                ascent.follow(before, generator)
+            if not ascent.replay(first, after - 1, steps, watch):
+                self._grow(part, ascent)
+                return None, []
+            before = ascent
+            best += [ascent.best_block] if self.keep_best else []
+        assert before is not None
+        return before.block(block), best
 
-    @property
-    def best_blocks(self) -> list[tuple[Block, float]]:
-        """For each part, the block of lowest accuracy before any of its steps, and this accuracy."""
-        return [part.best_block for part in (self.first, self.others) if part is not None]
+    def _with_room(self, capacity: int, target: Target, block: Block, steps: Steps) -> RecordedAscent | None:
+        """The one with so much room, or a little more; made if there is none, and none if it cannot be."""
+        enough = [known for known in self.made if capacity <= known <= 2 * capacity]
+        if not enough:
+            self.made[capacity] = _recorded(target, block, steps, self.keep_best, capacity)
+        return self.made[min(enough, default=capacity)]
+
+    def _grow(self, part: int, small: RecordedAscent) -> None:
+        # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
+        self.exhausted = small.capacity >= self.most
+        # A little more than was needed, and in any case more than before.
+        needed = max(int(small.most) * 5 // 4, small.capacity)
+        self.capacity[part] = min(self.most, 1 << needed.bit_length())
 
 
-def recordings(target: Target, block: Block, budget: Budget, steps: Steps, *, keep_best: bool) -> Iterator[Recording]:
-    """Recordings to try, one after the other, the next with more room than the last; none where that does not pay."""
+def recording_of(target: Target, block: Block, steps: Steps, *, keep_best: bool) -> Recording | None:
+    """The recording of such steps, to be tried again as long as it makes more room; none where that does not pay."""
     total = num_pairs(block.num_nodes)
     draws = steps.draws(total)
     again = draws or block.number.numel() == total
     # Values are projected in single precision.
     if not target.engine(steps.loss).recordable or block.flip.dtype != torch.float32:
-        return
+        return None
     if steps.count < (_WORTH_RECORDING if again else _WORTH_RECORDING_ONCE):
-        return
+        return None
     nodes = None if block.nodes is None else fingerprint([block.nodes])
     size = steps.size if draws and steps.size is not None else block.number.numel()
     kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
-    if kind in target.recordings and target.recordings[kind] is None:
-        return
-    # Half a block is the most that is kept of it when it is drawn anew.
-    most = size // 2 if draws else size
-
-    def made(capacity: int) -> RecordedAscent | None:
-        return _recorded(target, block, steps, keep_best, min(most, capacity))
-
     known = target.recordings.get(kind)
-    least = 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length()
     if known is None:
-        others = made(least)
-        # What is not to be used again is not worth two recordings.
-        first = made(_FIRST * least) if again and others is not None else None
-        known = None if others is None else Recording(others, first)
-    if again:
-        target.recordings[kind] = known
-    while known is not None:
-        yield known
-        small = known.failed
-        # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
-        if small is None or small.capacity >= most:
-            return
-        larger = made(1 << (2 * max(int(small.most), small.capacity)).bit_length())
-        if larger is None:
-            return
-        known.first, known.others = (larger, known.others) if small is known.first else (known.first, larger)
+        # Half a block is the most that is kept of it when it is drawn anew.
+        most = size // 2 if draws else size
+        known = Recording(keep_best, _PARTS if again else (1,), most)
+        if again:
+            target.recordings[kind] = known
+    return known
 
 
 def _recorded(target: Target, block: Block, steps: Steps, keep_best: bool, capacity: int) -> RecordedAscent | None:

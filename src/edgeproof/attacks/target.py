@@ -45,8 +45,8 @@ class Target:
         return {}
 
     @cached_property
-    def recordings(self) -> dict[tuple[object, ...], Recording | None]:
-        """Steps of attacks that were recorded, by kind, none if they cannot be; see :mod:`edgeproof.attacks.recorded`."""
+    def recordings(self) -> dict[tuple[object, ...], Recording]:
+        """Steps of attacks that were recorded, by kind; see :mod:`edgeproof.attacks.recorded`."""
         return {}
 
     @property
