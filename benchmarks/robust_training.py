@@ -358,10 +358,10 @@ def render() -> None:
 
 OPTION_COLUMNS = {
     "clean": ("clean", 0.0),
-    "LR-BCD": ("LRBCD", 0.25),
-    "greedy, local": (f"{STRONG}, local", 0.25),
-    "PR-BCD": ("PRBCD", 0.25),
-    "greedy": (STRONG, 0.25),
+    "LR-BCD": ("LRBCD", EPSILON),
+    "greedy, local": (f"{STRONG}, local", EPSILON),
+    "PR-BCD": ("PRBCD", EPSILON),
+    "greedy": (STRONG, EPSILON),
 }
 
 
@@ -402,9 +402,10 @@ def speed_rows() -> list[str]:
 
 PAGE_TEXT = """# How robust training makes a model
 
-Everything here is inductive; under `strict` no test node is in any graph that training or validation sees. Accuracy in percent,
-mean and standard error over splits. Made by `python benchmarks/robust_training.py run ...` and `render`; every model's figures,
-settings and machine are in `results/robust_training`.
+Everything here is inductive: no test node is in any graph that training or validation sees. Accuracy in percent, mean and
+standard error over splits; three of them are the splits 0, 1 and 5, ten are 0 to 9, and only rows with as many compare. Made by
+`python benchmarks/robust_training.py run options` and `render`; every model's figures, settings and machine are in
+`results/robust_training`.
 
 ## What each option brings
 
@@ -415,8 +416,8 @@ figures of these splits in view, which validation accuracy would not have chosen
 
 {options}
 
-For regular and self-trained GPRGNN it hardly matters to these attacks whether the warm-up is a run of its own or part of the
-main one (`-joint`). For adversarial training it does: [figures](what-reproduces.md#what-the-warm-up-does).
+What it means for adversarial training whether the warm-up is a run of its own or part of the main one (`-joint`):
+[figures](what-reproduces.md#what-the-warm-up-does).
 
 The paper's models and trainings are run by `edgeproof reproduce`: [every cell](reproduction.md), and
 [what they show](what-reproduces.md).

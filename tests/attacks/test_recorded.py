@@ -12,10 +12,22 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.attacks import LRBCD, PGD, PRBCD, Block, prbcd, project_global, project_local, recorded, sample_block
+from edgeproof.attacks import (
+    LRBCD,
+    PGD,
+    PRBCD,
+    Block,
+    prbcd,
+    project_global,
+    project_local,
+    recorded,
+    recordings,
+    sample_block,
+)
 from edgeproof.attacks.ascent import Best, ascend
 from edgeproof.attacks.projections import boxes
-from edgeproof.attacks.recorded import RecordedAscent, Recording
+from edgeproof.attacks.recorded import RecordedAscent
+from edgeproof.attacks.recordings import Outcome, Recording
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
@@ -83,7 +95,7 @@ def dense(block: Block) -> Tensor:
     return weight.index_put((block.pairs.u, block.pairs.v), block.flip)
 
 
-@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII"])
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "ChebNetII", "GAT"])
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("everything", [False, True])
 def test_where_pairs_stay_it_does_what_plain_steps_do(
@@ -155,7 +167,7 @@ def test_every_pair_is_drawn_equally_often(data: Data) -> None:
     for _ in range(rounds):
         number, _, sign = recording._drawn(size)
         times.index_add_(0, number, sign.abs())
-    assert not bool(recording.unsure)
+    assert not bool(recording.hopeless)
     share = size / times.numel()
     expected, deviation = rounds * share, (rounds * share * (1 - share)) ** 0.5
     assert float(times.sum()) == pytest.approx(rounds * size, rel=0.01)
@@ -181,7 +193,7 @@ def test_values_that_are_not_finite_are_noticed(data: Data, greedy: bool) -> Non
     block = sample_block(120, 3000, generator=generator(), nodes=budget.usable)
     recording = made(target, block, steps)
     assert replayed(recording, block, budget, steps) is None
-    assert int(recording.most) <= recording.capacity
+    assert bool(recording.hopeless)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +208,14 @@ def test_values_that_are_not_finite_are_noticed(data: Data, greedy: bool) -> Non
 def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the budget, reproducible, no weaker than plain steps but for luck, and with no trace of earlier budgets."""
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_WORTH_RECORDING_ONCE", 5)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
+    monkeypatch.setattr(recordings, "_WORTH_RECORDING_ONCE", 5)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 64)
     runs, run = [], Recording.run
 
-    def counted(self: Recording, *arguments: object, **named: object) -> tuple[Block | None, list[Any]]:
-        found, best = run(self, *arguments, **named)  # type: ignore[arg-type]
-        runs.append(found is not None)
-        return found, best
+    def counted(self: Recording, *arguments: object, **named: object) -> Outcome:
+        outcome: Outcome = run(self, *arguments, **named)  # type: ignore[arg-type]
+        runs.append(outcome.block is not None)
+        return outcome
 
     monkeypatch.setattr(Recording, "run", counted)
     target = target_of(data)
@@ -231,8 +243,8 @@ def test_first_steps_with_very_many_flips_get_more_room_than_the_others(
 ) -> None:
     """The end is that of plain steps, and there is a loss for every step."""
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 40)
-    monkeypatch.setattr(recorded, "_PER_FLIP", 0)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 40)
+    monkeypatch.setattr(recordings, "_PER_FLIP", 0)
     target, budget = target_of(data), budget_of(data, True)
     # After a careful first step nearly all pairs are flipped a little, and from then on the budget does not suffice.
     steps = Steps(10, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, size=10**6)
@@ -253,14 +265,22 @@ def test_first_steps_with_very_many_flips_get_more_room_than_the_others(
     assert float((found[0].flip - found[1].flip).abs().sum()) < 0.1 * budget.total
 
 
-@pytest.mark.parametrize("attack", [LRBCD(steps=12, block_size=3000, lr=1000.0), PRBCD(steps=12, block_size=2000)])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        LRBCD(steps=12, block_size=3000, lr=1000.0),
+        PRBCD(steps=12, block_size=2000),
+        # About as many as a table of all scores pays for: whether there is one must not depend on room.
+        PRBCD(steps=12, block_size=600),
+    ],
+)
 def test_what_is_found_does_not_depend_on_what_was_found_before(
     attack: LRBCD | PRBCD, data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither by what was learned of room for flips, nor by tries that failed."""
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 8)
-    monkeypatch.setattr(recorded, "_PER_FLIP", 0)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 8)
+    monkeypatch.setattr(recordings, "_PER_FLIP", 0)
     nodes = target_of(data).nodes
     few, many = Budget.from_epsilons(data, nodes, [0.05, 0.5], local=0.5 if isinstance(attack, LRBCD) else None)
     found = []
@@ -273,6 +293,119 @@ def test_what_is_found_does_not_depend_on_what_was_found_before(
     (recording,) = (one for (*_, draws, _, _, _), one in target.recordings.items() if draws)
     assert max(recording.capacity) > 16
     assert torch.equal(found[0], found[1])
+
+
+def recorded_and_plain(target: Target, block: Block, budget: Budget, steps: Steps) -> list[tuple[Block, Best]]:
+    found = []
+    for recordable in (True, False):
+        target.engine(steps.loss).recordable = recordable
+        best, watch = Best(), Watch(DEVICE, ignore)
+        found.append((ascend(target, block, budget, steps, generator=generator(), watch=watch, best=best), best))
+        assert ("projection" in watch.seconds) is not recordable
+    return found
+
+
+def test_the_best_block_of_any_part_is_found(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    unrecorded(monkeypatch)
+    target = target_of(data)
+    # Two steps that raise the loss, and many back to where they began.
+    steps = Steps(14, "tanh_margin", lambda step: 400.0 if step < 3 else -1e6, greedy=False, size=10**6)
+    block = sample_block(120, 10**6, generator=generator())
+    (_, recorded_best), (_, plain_best) = recorded_and_plain(target, block, Budget(60), steps)
+    clean = float(target.accuracy(target.engine("tanh_margin").logits()))
+    assert recorded_best.accuracy == pytest.approx(plain_best.accuracy)
+    assert recorded_best.accuracy < clean - 0.05
+    assert recorded_best.block is not None
+    again = target.accuracy(target.engine("tanh_margin").logits(*recorded_best.block.flipped))
+    assert float(again) == pytest.approx(recorded_best.accuracy)
+
+
+def test_more_flips_than_half_a_block_are_cut_where_it_is_drawn_anew_and_only_there(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unrecorded(monkeypatch)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 16)
+    monkeypatch.setattr(recordings, "_PER_FLIP", 0)
+    target, starts, follow = target_of(data), [], RecordedAscent._start
+
+    def spy(self: RecordedAscent, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
+        starts.append(int((flip > 0).sum()))
+        follow(self, number, flip, generator)
+
+    monkeypatch.setattr(RecordedAscent, "_start", spy)
+    # So careful that the budget never bounds them.
+    steps = Steps(10, "tanh_margin", lambda step: 0.02, greedy=False, size=600)
+    block = sample_block(120, 600, generator=generator())
+    (found, _), (plain, _) = recorded_and_plain(target, block, Budget(290), steps)
+    assert max(starts) <= 300
+    counts = [int((one.flip > 0).sum()) for one in (found, plain)]
+    assert counts[0] > 300
+    assert counts[0] == pytest.approx(counts[1], abs=60)
+
+
+def test_a_smaller_budget_after_a_larger_one_is_kept(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts with different rooms hand the budget on."""
+    unrecorded(monkeypatch)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 16)
+    monkeypatch.setattr(recordings, "_PER_FLIP", 0)
+    target = target_of(data)
+    target.engine("tanh_margin").recordable = True
+    # Nearly all pairs are flipped a little by the first step.
+    steps = Steps(14, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, size=10**6)
+    block = sample_block(120, 10**6, generator=generator())
+    for total in (100, 100, 7):
+        budget = Budget(total, torch.full((120,), 2, device=DEVICE))
+        found = ascend(target, block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
+        assert total - 1 < float(found.flip.sum()) <= total + 1e-3
+    (recording,) = target.recordings.values()
+    assert len(recording.made) > 1
+
+
+def test_what_room_cannot_mend_is_not_tried_with_more(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    unrecorded(monkeypatch)
+    target, made, init = target_of(data), [], RecordedAscent.__init__
+
+    def counted(self: RecordedAscent, *arguments: object, **named: object) -> None:
+        made.append(named["capacity"])
+        init(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RecordedAscent, "__init__", counted)
+    target.engine("tanh_margin").recordable = True
+    steps = Steps(10, "tanh_margin", lambda step: float("nan"), greedy=True, size=3000)
+    block = sample_block(120, 3000, generator=generator())
+    with pytest.raises(ValueError, match="expected finite values"):
+        ascend(target, block, Budget(10), steps, generator=generator(), watch=Watch(DEVICE, ignore))
+    assert len(made) == 1
+
+
+def test_a_projection_that_gives_up_is_made_to_try_harder(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    unrecorded(monkeypatch)
+    target, take, efforts = target_of(data), recorded.take_greedily, []
+
+    def lazy(p: Tensor, pairs: Any, total: Tensor, local: Tensor, effort: int) -> tuple[Tensor, Tensor, Tensor]:
+        flip, done, finite = take(p, pairs, total, local, effort)
+        efforts.append(effort)
+        return flip, done & (effort >= 64 * 1024), finite
+
+    monkeypatch.setattr(recorded, "take_greedily", lazy)
+    target.engine("tanh_margin").recordable = True
+    attack = LRBCD(steps=10, block_size=6000, lr=1000.0)
+    for _ in range(2):
+        efforts.clear()
+        attack.find(target, Budget(20), generator=generator(), watch=Watch(DEVICE, ignore))
+        (recording,) = target.recordings.values()
+        assert recording.effort == 64
+    # The second time it knew.
+    assert min(efforts) >= 64 * 1024
+
+
+def test_a_block_may_be_empty(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    unrecorded(monkeypatch)
+    target = target_of(data)
+    target.engine("tanh_margin").recordable = True
+    attack = LRBCD(steps=10, block_size=2, lr=1000.0)
+    for seed in range(12):
+        attack.find(target, Budget(1), generator=generator(seed), watch=Watch(DEVICE, ignore))
 
 
 def test_what_cannot_be_recorded_is_done_step_by_step(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +430,7 @@ def test_what_cannot_be_recorded_is_done_step_by_step(data: Data, monkeypatch: p
 
 def test_each_run_has_its_own_local_budgets(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 64)
     target = target_of(data)
     target.engine("tanh_margin").recordable = True
     for most in (3, 1, 2):
@@ -310,8 +443,8 @@ def test_each_run_has_its_own_local_budgets(data: Data, monkeypatch: pytest.Monk
 
 def test_flips_that_become_too_many_later_are_made_room_for(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 16)
-    monkeypatch.setattr(recorded, "_PER_FLIP", 0)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 16)
+    monkeypatch.setattr(recordings, "_PER_FLIP", 0)
     monkeypatch.setattr(recorded, "_LOOK_EVERY", 4)
     target, budget = target_of(data), Budget(100)
     target.engine("tanh_margin").recordable = True
@@ -319,7 +452,7 @@ def test_flips_that_become_too_many_later_are_made_room_for(data: Data, monkeypa
     block = sample_block(120, 3000, generator=generator())
     made, run = [], Recording.run
 
-    def counted(self: Recording, *arguments: object, **named: object) -> tuple[Block | None, list[Any]]:
+    def counted(self: Recording, *arguments: object, **named: object) -> Outcome:
         made.append(self.capacity[-2])
         return run(self, *arguments, **named)  # type: ignore[arg-type]
 
@@ -335,7 +468,7 @@ def test_flips_that_become_too_many_later_are_made_room_for(data: Data, monkeypa
 
 def test_prbcd_goes_on_with_a_whole_block(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 64)
     target, sizes = target_of(data), []
     target.engine("tanh_margin").recordable = True
 
@@ -354,7 +487,7 @@ def test_prbcd_goes_on_with_a_whole_block(data: Data, monkeypatch: pytest.Monkey
 def test_recordings_go_with_their_target(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, and not when Python next looks for cycles: they hold much of a GPU's memory."""
     unrecorded(monkeypatch)
-    monkeypatch.setattr(recorded, "_LEAST_CAPACITY", 64)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 64)
     target = target_of(data)
     target.engine("tanh_margin").recordable = True
     attack = LRBCD(steps=10, block_size=3000, lr=1000.0)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
+from edgeproof.experiments.store import StoreWarning
 from edgeproof.experiments.work import keep, known_model, trained, work
 from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.stage import Stage
@@ -31,7 +32,7 @@ class Inline:
     def run(self, jobs: list[Job], store: Store) -> None:
         for job in jobs:
             self.before(job)
-            unfinished = store.checkpoint_path(job.recipe.identity)
+            unfinished = store.checkpoint_path(job.recipe.identity, "cpu")
             for product in work(job, known_model(job, store), "cpu", 1, "a test", unfinished):
                 keep(product, store)
 
@@ -56,12 +57,12 @@ def test_a_table_is_run_and_compared(small: Table, store: Store) -> None:
 
 def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
     job = missing([small], store, fast=True)[0]
-    products = list(work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity)))
+    products = list(work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")))
     for product in products:
         keep(product, store)
     known = known_model(job, store)
     assert known is not None
-    again = list(work(job, known, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity)))
+    again = list(work(job, known, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")))
     assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
     # A damaged model is not used.
     path = store.model_path(job.recipe.identity)
@@ -74,7 +75,7 @@ def test_a_training_that_was_interrupted_goes_on(
     spoilt: bool, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (job,) = (one for one in missing([small], store, fast=True) if one.recipe.attack is not None)
-    recipe, data, file = job.recipe, job.recipe.data(), store.checkpoint_path(job.recipe.identity)
+    recipe, data, file = job.recipe, job.recipe.data(), store.checkpoint_path(job.recipe.identity, "cpu")
     whole = trained(recipe, data, "cpu", 1, "a test", None)
     epochs, save, objective = [], Checkpoint.save, Stage.objective
 
@@ -95,13 +96,27 @@ def test_a_training_that_was_interrupted_goes_on(
     if spoilt:
         file.write_bytes(file.read_bytes()[:-100])
     monkeypatch.setattr(Stage, "objective", counted)
-    for product in work(job, None, "cpu", 1, "a test", file):
+    with pytest.warns(StoreWarning, match="begins anew") if spoilt else nullcontext():
+        products = list(work(job, None, "cpu", 1, "a test", file))
+    for product in products:
         if product.model is not None:
             assert product.record.values == whole.record.values
             assert product.model == whole.model
-            assert file.exists()
+            assert product.record.notes["resumed"] is not spoilt
     assert sum(epochs) == (60 if spoilt else 10)
     assert not list(file.parent.glob("*.checkpoint*"))
+
+
+def test_what_another_run_left_is_removed(small: Table, store: Store) -> None:
+    job = missing([small], store, fast=True)[0]
+    file = store.checkpoint_path(job.recipe.identity, "cuda:1")
+    assert file.name.endswith(".cuda.checkpoint")
+    product = trained(job.recipe, job.recipe.data(), "cpu", 1, "a test")
+    keep(product, store)
+    for name in (file.name, f"{file.name}.warmup", f".{file.name}.abc.tmp"):
+        (file.parent / name).touch()
+    assert len(list(work(job, known_model(job, store), "cpu", 1, "a test", file))) == len(job.measures)
+    assert [path.name for path in file.parent.iterdir()] == [store.model_path(job.recipe.identity).name]
 
 
 def _session(leader: int) -> list[int]:

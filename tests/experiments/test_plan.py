@@ -90,6 +90,21 @@ def test_settings_are_those_of_the_protocol() -> None:
     assert Measure(recipe, "PRBCD").local is None
 
 
+def test_gprgnn_begins_where_the_released_scripts_do() -> None:
+    regular = Recipe(Row("inductive", "citeseer", "GPRGNN", False, None, None), 5)
+    assert regular.model_settings == {"init_seed": 5}
+    assert regular.identity["model_settings"]["init_seed"] == 5
+    against = Recipe(Row("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2), 0)
+    assert "init_seed" not in against.identity["model_settings"]
+
+
+def test_the_names_of_results_stay_what_they_are() -> None:
+    """A new setting of a model or of training must not rename what has been run without it."""
+    assert (
+        key_of(Recipe(Row("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2), 0).identity) == "336306b9d75401cd74ae"
+    )
+
+
 def test_nothing_is_missing_that_is_there(small: Table, store: Store) -> None:
     assert [len(job.measures) for job in missing([small], store)] == [2] * 6
     assert [len(job.measures) for job in missing([small], store, fast=True)] == [2] * 2

@@ -88,7 +88,7 @@ def test_a_killed_worker_and_a_killed_node_lose_nothing(
     alone = Store(tmp_path / "alone")
     for job in jobs:
         for product in work(
-            job, known_model(job, alone), "cpu", 1, "a test", alone.checkpoint_path(job.recipe.identity)
+            job, known_model(job, alone), "cpu", 1, "a test", alone.checkpoint_path(job.recipe.identity, "cpu")
         ):
             keep(product, alone)
     assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}

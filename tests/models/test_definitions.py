@@ -166,6 +166,9 @@ def test_gprgnn_can_begin_where_the_released_scripts_do() -> None:
             torch.testing.assert_close(model.gamma.detach().double(), drawn / drawn.abs().sum(), rtol=1e-6, atol=1e-7)
     with pytest.raises(ValueError, match="expected init_seed only with init='random'"):
         GPRGNN(5, 3, init="ppr", init_seed=0)
+    for wrong in (-1, 1.5, True, 2**32):
+        with pytest.raises(ValueError, match="expected init_seed to be a whole number from 0"):
+            GPRGNN(5, 3, init_seed=wrong)  # type: ignore[arg-type]
 
 
 def cheb_model(K: int) -> ChebNetII:

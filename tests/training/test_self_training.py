@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,9 @@ import edgeproof as ep
 from edgeproof import losses
 from edgeproof.splits import Split
 from edgeproof.training import LabelWarning, TrainConfig, pseudo_labels, self_training
+from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.self_training import another
+from edgeproof.training.stage import Stage
 
 SHORT: dict[str, Any] = {"max_epochs": 60, "patience": 60, "progress": False}
 
@@ -59,6 +63,41 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
     on_val = ep.models.predict(labeller, split.val.data)[split.val.nodes]
     assert found.val_accuracy == float(losses.accuracy(on_val, split.val.data.y[split.val.nodes]))
     assert "1 of 1 models" in repr(found)
+
+
+def test_labelling_that_was_interrupted_goes_on(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, file = pseudo_labels(build(), split, **SHORT), tmp_path / "run.checkpoint"
+    save, steps, objective = Checkpoint.save, [], Stage.objective
+
+    def interrupted(self: Checkpoint, state: RunState, *rest: Any) -> None:
+        save(self, state, *rest)
+        raise KeyboardInterrupt
+
+    def counted(self: Stage, *arguments: Any) -> Any:
+        steps.append(self)
+        return objective(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pseudo_labels(build(), split, checkpoint=file, checkpoint_every=40, **SHORT)
+    monkeypatch.setattr(Stage, "objective", counted)
+    again = pseudo_labels(build(), split, checkpoint=file, checkpoint_every=40, **SHORT)
+    assert len(steps) == 20
+    assert torch.equal(again.labels, whole.labels)
+    assert torch.equal(again.confidence, whole.confidence)
+    ep.training.remove_checkpoints(file)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="expected checkpoint_every >= 1, got 0"):
+        pseudo_labels(build(), split, checkpoint=file, checkpoint_every=0, **SHORT)
+
+
+def test_models_that_label_have_coefficients_of_their_own(split: Split) -> None:
+    model = ep.models.build("GPRGNN", 21, 2, {"init_seed": 3}, seed=0)
+    assert isinstance(model, ep.models.GPRGNN)
+    others = [another(model, seed) for seed in (1, 2)]
+    gammas = [model.gamma, *(one.gamma for one in others)]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(gammas, 2))
 
 
 def test_the_final_model_is_trained_on_all_nodes_of_the_training_graph(split: Split) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.projections import discretize_all, project_global, project_local
-from edgeproof.attacks.recorded import recording_of
+from edgeproof.attacks.recordings import recording_of
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
@@ -48,7 +48,7 @@ def ascend(
 ) -> Block:
     """Raise the loss by changing the weights of a block's pairs.
 
-    On a GPU, steps on a small graph are recorded once and replayed (:mod:`~edgeproof.attacks.recorded`).
+    On a GPU, steps on a small graph are recorded once and replayed (:mod:`~edgeproof.attacks.recordings`).
 
     Args:
         target: what is under attack.
@@ -62,17 +62,18 @@ def ascend(
     Returns:
         The last block; perhaps only those of its pairs that are flipped, if steps do not keep it.
     """
-    found, before, random = None, watch.num_steps, generator.get_state()
+    found: Block | None = None
+    before, random = watch.num_steps, generator.get_state()
     recording = recording_of(target, block, steps, keep_best=best is not None)
     while recording is not None and found is None:
         # Whatever was tried before, the outcome is that of the seed.
         watch.go_back(before)
         generator.set_state(random)
-        found, best_ones = recording.run(target, block, budget, steps, generator=generator, watch=watch)
-        for one in best_ones:
-            assert best is not None
-            best.keep(*one)
-        if recording.exhausted:
+        outcome = recording.run(target, block, budget, steps, generator=generator, watch=watch)
+        found = outcome.block
+        if best is not None and outcome.best is not None:
+            best.keep(*outcome.best)
+        if not outcome.again:
             break
     if found is None:
         watch.go_back(before)

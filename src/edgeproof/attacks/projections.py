@@ -92,7 +92,7 @@ def _lowered_exactly(p: Tensor, threshold: Tensor) -> Tensor:
     return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
 
 
-def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor, effort: int) -> tuple[Tensor, Tensor, Tensor]:
     """:func:`project_local` without a word to the host.
 
     Args:
@@ -100,13 +100,13 @@ def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor, rounds:
         pairs: which pair each belongs to.
         total: what :func:`boxes` gave, shape ``[1]``.
         local: likewise.
-        rounds: after which a GPU gives up; each looks at some thousand values.
+        effort: about how many are taken; a GPU gives up if there are many more.
 
     Returns:
-        The projection; and whether it is one: values may not be finite, and it may have been too much for one go.
+        The projection; whether it was not given up; and whether all values are finite.
     """
-    taken, done, finite = dispatch.take_unattended(p, pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, rounds)
-    return torch.where(taken, p.clamp(0, 1), 0.0), done & finite
+    taken, done, finite = dispatch.take_unattended(p, pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, effort)
+    return torch.where(taken, p.clamp(0, 1), 0.0), done, finite
 
 
 def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[int, Tensor]:

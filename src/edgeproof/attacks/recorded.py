@@ -3,19 +3,17 @@
 A step of an attack on a small graph is some hundred short kernels: a GPU is done with each before the host has launched the
 next. Here no size depends on a value and the host asks for none, so that a whole step is recorded once and then replayed. What
 cannot be known beforehand (more flips than there is room for, values that are not finite) is noted on the GPU and looked at
-later. The first steps have the most flips, often very many: a recording with much room serves them, one with less the others.
+later (:mod:`~edgeproof.attacks.recordings`).
 """
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from edgeproof import losses
-from edgeproof._tensors import fingerprint
 from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, draw_numbers, gaps, is_coarse, pairs_among
 from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
 from edgeproof.attacks.steps import Steps
@@ -26,14 +24,8 @@ from edgeproof.propagation.captured import record
 from edgeproof.propagation.pair_scores import Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
-# Flips that there is room for, at least, and for each that the budget allows.
-_LEAST_CAPACITY, _PER_FLIP = 1024, 2
-# From so many steps on recording pays off, if it serves several runs, or one alone.
-_WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
-# Steps that parts of a run begin with, each with room of its own; and steps after which a look is taken at what was noted.
-_PARTS, _LOOK_EVERY = (1, 3, 6, 12), 32
-# Values that the greedy choice looks at in a round, about, and rounds that it has beside those that the flips need.
-_PER_ROUND, _MORE_ROUNDS = 4096, 4
+# Steps after which a look is taken at what was noted.
+_LOOK_EVERY = 32
 # If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
 _TABLE = 16
 
@@ -48,7 +40,9 @@ class RecordedAscent:
         block: of a kind with those that it will be run on: from the same nodes, and if ``size`` is none, of the same pairs.
         steps: of a kind with those that it will make; only their number and learning rate may differ.
         keep_best: whether to remember the block of lowest accuracy.
-        capacity: most pairs of non-zero weight.
+        capacity: most pairs of non-zero weight. If it is half of ``steps.size``, the largest are kept where there are more: as
+            many as plain steps keep of a block that is drawn anew.
+        effort: how hard the greedy projection tries before it gives up, in times of what is usually needed.
     """
 
     def __init__(
@@ -59,13 +53,14 @@ class RecordedAscent:
         *,
         keep_best: bool,
         capacity: int,
+        effort: int = 1,
     ) -> None:
         # Not the target itself, which holds its recordings: their memory must go when it goes.
         self.engine, self.counted, self.labels = target.engine(steps.loss), target.nodes, target.labels
         self.nodes, self.num_nodes, self.total = block.nodes, target.num_nodes, num_pairs(block.num_nodes)
         self.size = size = steps.size if steps.draws(self.total) else None
         self.greedy, self.keep_best, self.capacity = steps.greedy, keep_best, capacity
-        self.rounds = _MORE_ROUNDS + capacity // _PER_ROUND
+        self.effort, self.cut = effort * capacity, size is not None and capacity == size // 2
         device, like = target.device, block.flip
         self.generator = torch.Generator(device)
         # What a step reads and writes.
@@ -74,7 +69,9 @@ class RecordedAscent:
         self.learning_rate = like.new_zeros(())
         self.limit, self.box = like.new_zeros(1, dtype=torch.float64), self.number.new_zeros(1)
         self.room = self.number.new_zeros(self.num_nodes)
-        self.unsure, self.most = torch.zeros((), dtype=torch.bool, device=device), self.number.new_zeros(())
+        # What no room would mend; a projection that was given up; and the most pairs of non-zero weight.
+        self.hopeless, self.unfinished = torch.zeros(2, dtype=torch.bool, device=device)
+        self.most = self.number.new_zeros(())
         self.loss = like.new_zeros(())
         self.edges = _numbers(self.engine.edge_key, self.nodes, self.num_nodes)
         slots = block.number.numel() if size is None else capacity + gaps(size)
@@ -88,8 +85,12 @@ class RecordedAscent:
         if keep_best:
             self.best_accuracy = like.new_zeros(())
             self.best = self.number.new_zeros(slots), like.new_zeros(slots), like.new_zeros(slots)
+        # Known beforehand, so that capacity has no say in what is found.
+        asked = block.number.numel() if size is None else gaps(size)
+        self.from_table = asked * _TABLE >= self.num_nodes**2
         # The last block, number and sign, where it is drawn and needed whole.
-        self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if size and steps.keep_block else None
+        whole = size is not None and (steps.keep_block or self.cut)
+        self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if whole else None
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
@@ -137,11 +138,12 @@ class RecordedAscent:
         return self._block(number, flip, there > 0), float(self.best_accuracy)
 
     def _failed(self) -> bool:
-        return bool(self.unsure | (self.most > self.capacity))
+        return bool(self.hopeless | self.unfinished | (self.most > self.capacity))
 
     def _start(self, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
         """Fill the other buffers that the first step reads."""
-        self.unsure.fill_(False)
+        self.hopeless.fill_(False)
+        self.unfinished.fill_(False)
         self.most.zero_()
         seed = torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
         self.generator.manual_seed(int(seed))
@@ -171,23 +173,27 @@ class RecordedAscent:
         gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
         value = torch.addcmul(self.flip, gradient, self.learning_rate)
         if self.greedy:
-            flip, sure = take_greedily(value, pairs, self.box, self.room, self.rounds)
+            flip, done, finite = take_greedily(value, pairs, self.box, self.room, self.effort)
+            self.unfinished.logical_or_(~done)
         else:
-            flip, sure = project_global_unattended(value, self.limit)
-        self.unsure.logical_or_(~sure)
+            flip, finite = project_global_unattended(value, self.limit)
+        self.hopeless.logical_or_(~finite)
         self.flip.copy_(flip)
         self._keep(number, flip)
 
     def _scored(self, score: Scores, pairs: Pairs) -> Tensor:
-        if pairs.u.numel() * _TABLE < self.num_nodes**2:
-            return score.at(pairs, self.engine.backend)
-        return score.tile(self.everyone, self.everyone)[pairs.u, pairs.v]
+        if self.from_table:
+            return score.tile(self.everyone, self.everyone)[pairs.u, pairs.v]
+        return score.at(pairs, self.engine.backend)
 
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
+        if not flip.numel():
+            self.weight.zero_()
+            return
         there = flip > LEAST_WEIGHT
-        if self.size is not None and self.capacity == self.size // 2 < flip.numel():
-            # More are not kept of a block that is drawn anew; see :func:`~edgeproof.attacks.blocks.resample`.
+        if self.cut and self.capacity < flip.numel():
+            # See :func:`~edgeproof.attacks.blocks.resample`.
             largest = flip.topk(self.capacity, sorted=False).indices
             there &= torch.zeros_like(there).index_fill_(0, largest, True)
         up_to = there.cumsum(0, dtype=torch.int32)
@@ -209,7 +215,7 @@ class RecordedAscent:
         coarse = is_coarse(size, self.total)
         fresh = draw_numbers(gaps(size), torch.log1p(-share), self.generator, coarse=coarse).sub_(1)
         # As good as never: so many gaps pass the end but for one chance in many billions.
-        self.unsure.logical_or_(fresh[-1] < self.total)
+        self.hopeless.logical_or_(fresh[-1] < self.total)
 
         slots, sign = self.flip.numel(), self.flip.new_empty(self.flip.numel() + 1)
         sign[: self.capacity] = torch.where(there, torch.where(contained(self.number, self.edges), -1.0, 1.0), 0.0)
@@ -239,109 +245,6 @@ class RecordedAscent:
     def _block(self, number: Tensor, flip: Tensor, there: Tensor) -> Block:
         number, order = number[there].sort()
         return Block(number, self._pairs(number), flip[there][order], self.nodes)
-
-
-class Recording:
-    """Recorded steps of one kind, in parts that have as much room as they were found to need.
-
-    Args:
-        keep_best: whether to remember the block of lowest accuracy.
-        starts: the steps that parts begin with, from 1 on.
-        most: more flips than these need no room.
-    """
-
-    def __init__(self, keep_best: bool, starts: tuple[int, ...], most: int) -> None:
-        self.keep_best, self.starts, self.most = keep_best, starts, most
-        self.made: dict[int, RecordedAscent | None] = {}
-        # Of each part; and whether the last run failed for more than want of room.
-        self.capacity, self.exhausted = [0] * len(starts), False
-
-    def run(
-        self,
-        target: Target,
-        block: Block,
-        budget: Budget,
-        steps: Steps,
-        *,
-        generator: torch.Generator,
-        watch: Watch,
-    ) -> tuple[Block | None, list[tuple[Block, float]]]:
-        """The block after all steps, none if something did not fit; and the best block of each part, with its accuracy.
-
-        After a run that failed there is more room where there was too little, unless ``exhausted``.
-        See :func:`~edgeproof.attacks.ascent.ascend` for the arguments.
-        """
-        least = min(self.most, 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length())
-        self.capacity = [max(least, capacity) for capacity in self.capacity]
-        self.exhausted = False
-        before, best = None, []
-        starts = [start for start in self.starts if start <= steps.count]
-        for part, (first, after) in enumerate(pairwise([*starts, steps.count + 1])):
-            ascent = self._with_room(self.capacity[part], target, block, steps)
-            if ascent is None:
-                self.exhausted = True
-                return None, []
-            if before is None:
-                ascent.begin(block, budget, generator)
-            else:
-                ascent.follow(before, generator)
-            if not ascent.replay(first, after - 1, steps, watch):
-                self._grow(part, ascent)
-                return None, []
-            before = ascent
-            best += [ascent.best_block] if self.keep_best else []
-        assert before is not None
-        return before.block(block), best
-
-    def _with_room(self, capacity: int, target: Target, block: Block, steps: Steps) -> RecordedAscent | None:
-        """The one with so much room, or a little more; made if there is none, and none if it cannot be."""
-        enough = [known for known in self.made if capacity <= known <= 2 * capacity]
-        if not enough:
-            self.made[capacity] = _recorded(target, block, steps, self.keep_best, capacity)
-        return self.made[min(enough, default=capacity)]
-
-    def _grow(self, part: int, small: RecordedAscent) -> None:
-        # As long as there can be enough room it is made: whether steps are recorded must not depend on earlier runs.
-        self.exhausted = small.capacity >= self.most
-        # A little more than was needed, and in any case more than before.
-        needed = max(int(small.most) * 5 // 4, small.capacity)
-        self.capacity[part] = min(self.most, 1 << needed.bit_length())
-
-
-def recording_of(target: Target, block: Block, steps: Steps, *, keep_best: bool) -> Recording | None:
-    """The recording of such steps, to be tried again as long as it makes more room; none where that does not pay."""
-    total = num_pairs(block.num_nodes)
-    draws = steps.draws(total)
-    again = draws or block.number.numel() == total
-    # Values are projected in single precision.
-    if not target.engine(steps.loss).recordable or block.flip.dtype != torch.float32:
-        return None
-    if steps.count < (_WORTH_RECORDING if again else _WORTH_RECORDING_ONCE):
-        return None
-    nodes = None if block.nodes is None else fingerprint([block.nodes])
-    size = steps.size if draws and steps.size is not None else block.number.numel()
-    kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
-    known = target.recordings.get(kind)
-    if known is None:
-        # Half a block is the most that is kept of it when it is drawn anew.
-        most = size // 2 if draws else size
-        known = Recording(keep_best, _PARTS if again else (1,), most)
-        if again:
-            target.recordings[kind] = known
-    return known
-
-
-def _recorded(target: Target, block: Block, steps: Steps, keep_best: bool, capacity: int) -> RecordedAscent | None:
-    """A new recording; none if it cannot be made."""
-    try:
-        recording = RecordedAscent(target, block, steps, keep_best=keep_best, capacity=capacity)
-        recording.record()
-    except RuntimeError:
-        # Something in the model needs the host, as a weighted median does; or memory suffices for plain steps only.
-        recording = None
-    if recording is None and target.device.type == "cuda":
-        torch.cuda.empty_cache()
-    return recording
 
 
 def _numbers(key: Tensor, nodes: Tensor | None, num_nodes: int) -> Tensor:

@@ -17,7 +17,7 @@ from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
 if TYPE_CHECKING:
-    from edgeproof.attacks.recorded import Recording
+    from edgeproof.attacks.recordings import Recording
 
 Badness = tuple[float, float]
 
@@ -46,7 +46,7 @@ class Target:
 
     @cached_property
     def recordings(self) -> dict[tuple[object, ...], Recording]:
-        """Steps of attacks that were recorded, by kind; see :mod:`edgeproof.attacks.recorded`."""
+        """Steps of attacks that were recorded, by kind; see :mod:`edgeproof.attacks.recordings`."""
         return {}
 
     @property

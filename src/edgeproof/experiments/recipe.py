@@ -158,7 +158,7 @@ class Recipe:
         return 0 if mask.dim() == 1 else self.seed % int(mask.size(1))
 
     def train(self, split: Split, device: str, checkpoint: Path | None = None) -> tuple[GraphModel, History, float]:
-        """The trained model, the course of its training, and the seconds that its epochs took.
+        """The trained model, the course of its training, and the seconds that its epochs took, but for those of the warm-up.
 
         Args:
             split: who is trained on.

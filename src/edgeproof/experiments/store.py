@@ -77,9 +77,9 @@ class Store:
         """Where the model of this identity is kept."""
         return self.root / "models" / f"{key_of(identity)}.safetensors"
 
-    def checkpoint_path(self, identity: Mapping[str, Any]) -> Path:
-        """Where the state of its training is kept until it is finished."""
-        return self.root / "models" / f"{key_of(identity)}.checkpoint"
+    def checkpoint_path(self, identity: Mapping[str, Any], device: str) -> Path:
+        """Where the state of its training is kept until it is finished; on another device it cannot go on."""
+        return self.root / "models" / f"{key_of(identity)}.{device.partition(':')[0]}.checkpoint"
 
     def get(self, identity: Mapping[str, Any]) -> Record | None:
         """The result of this identity; none if there is none that can be trusted."""

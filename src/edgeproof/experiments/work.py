@@ -20,7 +20,7 @@ from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.store import Record, Store
+from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.models import GraphModel
 from edgeproof.result import describe_environment
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
@@ -57,8 +57,9 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str,
         product = trained(job.recipe, data, device, threads, command, checkpoint)
         known = product.model
         yield product
-        remove_checkpoints(checkpoint)
     assert known is not None
+    # Also what an earlier run, or another on the same disk, has left.
+    remove_checkpoints(checkpoint)
     for measure in job.measures:
         yield measured(measure, data, known, device, threads, command)
 
@@ -66,23 +67,25 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str,
 def trained(
     recipe: Recipe, data: Data, device: str, threads: int, command: str, checkpoint: Path | None = None
 ) -> Product:
-    """A model, by its recipe; from a checkpoint on, if there is one.
-
-    Without an attack a training is over before a checkpoint would pay.
-    """
+    """A model, by its recipe; from a checkpoint on, if there is one. Only training against an attack is worth one."""
     file = checkpoint if recipe.row.attack is not None else None
+    resumed = file is not None and file.exists()
     split = recipe.split(data)
-    with _set_up(threads):
-        try:
+    try:
+        with _set_up(threads):
             model, history, seconds = recipe.train(split, device, file)
-        except CheckpointError:
-            # Of another device or version, or damaged: then from the beginning.
-            assert file is not None
-            remove_checkpoints(file)
+    except CheckpointError as error:
+        # Damaged, or of another version of this library.
+        assert file is not None
+        warnings.warn(f"the training begins anew: {error}", StoreWarning, stacklevel=2)
+        remove_checkpoints(file)
+        resumed = False
+        with _set_up(threads):
             model, history, seconds = recipe.train(split, device, file)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
-    record = Record(recipe.identity, values, command, environment, round(seconds, 2), history.summary())
+    notes = {**history.summary(), "resumed": resumed}
+    record = Record(recipe.identity, values, command, environment, round(seconds, 2), notes)
     return Product(record, _to_bytes(model), history.epochs)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -55,8 +57,11 @@ class GPRGNN(GraphModel):
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
         check_positive(K=K)
         check_share(alpha=alpha)
-        if init_seed is not None and init != "random":
-            raise ValueError(f"expected init_seed only with init='random', got it with init={init!r}")
+        if init_seed is not None:
+            if init != "random":
+                raise ValueError(f"expected init_seed only with init='random', got it with init={init!r}")
+            if isinstance(init_seed, bool) or not isinstance(init_seed, int) or not 0 <= init_seed < 2**32:
+                raise ValueError(f"expected init_seed to be a whole number from 0 to 2**32 - 1, got {init_seed!r}")
         self.K, self.init, self.alpha, self.init_seed = K, init, alpha, init_seed
         self.mlp = MLP(
             in_channels,
@@ -82,10 +87,10 @@ class GPRGNN(GraphModel):
 def _initial_gamma(K: int, init: str, alpha: float, seed: int | None) -> Tensor:
     if init == "random":
         if seed is None:
-            gamma = torch.empty(K + 1).uniform_(-1, 1)
+            gamma = torch.empty(K + 1).uniform_(-1, 1) * math.sqrt(3 / (K + 1))
         else:
-            gamma = torch.from_numpy(np.random.RandomState(seed).uniform(-1, 1, K + 1)).to(torch.get_default_dtype())
-        # A bound of sqrt(3 / (K + 1)) would cancel out.
+            bound = math.sqrt(3 / (K + 1))
+            gamma = torch.from_numpy(np.random.RandomState(seed).uniform(-bound, bound, K + 1)).float()
         return gamma / gamma.abs().sum()
     if init == "ppr":
         gamma = alpha * (1 - alpha) ** torch.arange(K + 1.0)

@@ -176,4 +176,6 @@ def beside(checkpoint: Path, part: str) -> Path:
 def files_beside(checkpoint: Path) -> list[Path]:
     """All that was kept :func:`beside` a checkpoint."""
     name = glob.escape(checkpoint.name)
-    return sorted(path for part in ("labels*", "warmup") for path in checkpoint.parent.glob(f"{name}.{part}"))
+    # The last pattern is what a write leaves that was killed in the middle.
+    patterns = (f"{name}.labels*", f"{name}.warmup", f".{name}.*.tmp")
+    return sorted(path for pattern in patterns for path in checkpoint.parent.glob(pattern))

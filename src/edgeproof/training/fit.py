@@ -93,15 +93,10 @@ def train(
     config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
     self_training = chosen.self_training if self_training is None else self_training
     check_warm_start(config.warm_start, threat)
-    if checkpoint_every < 1:
-        raise ValueError(f"expected checkpoint_every >= 1, got {checkpoint_every}")
+    file = _checked(checkpoint, checkpoint_every)
     if not isinstance(self_training, (bool, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False or PseudoLabels, got {self_training!r}")
     _check_ready(model, split)
-    file = None if checkpoint is None else Path(checkpoint)
-    if file is not None:
-        check_writable(file)
-
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
         _check_labels(known, split)
@@ -168,9 +163,7 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     _check_ready(model, split)
-    file = None if checkpoint is None else Path(checkpoint)
-    if file is not None:
-        check_writable(file)
+    file = _checked(checkpoint, checkpoint_every)
     return vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
 
 
@@ -179,6 +172,16 @@ def remove_checkpoints(checkpoint: str | Path) -> None:
     file = Path(checkpoint)
     for path in (file, *files_beside(file)):
         path.unlink(missing_ok=True)
+
+
+def _checked(checkpoint: str | Path | None, every: int) -> Path | None:
+    """The file to write to every so many epochs, if there is one; raises now if it could not be."""
+    if every < 1:
+        raise ValueError(f"expected checkpoint_every >= 1, got {every}")
+    if checkpoint is None:
+        return None
+    check_writable(Path(checkpoint))
+    return Path(checkpoint)
 
 
 def _check_threat(model: nn.Module, split: Split, threat: Threat | None) -> None:

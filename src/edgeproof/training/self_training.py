@@ -6,6 +6,7 @@ import copy
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,11 @@ def another(model: nn.Module, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         if isinstance(model, GraphModel):
             dtype = next(model.parameters()).dtype
-            return type(model)(**model.settings).to(device, dtype)
+            # Coefficients by a seed of their own would be the same again.
+            settings: dict[str, Any] = {
+                name: None if name == "init_seed" else value for name, value in model.settings.items()
+            }
+            return type(model)(**settings).to(device, dtype)
         fresh = copy.deepcopy(model)
         for module in fresh.modules():
             reset = getattr(module, "reset_parameters", None)

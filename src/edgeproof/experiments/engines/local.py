@@ -104,7 +104,7 @@ def _work_into(job: Job, root: Path, device: str, threads: int, command: str, lo
     store = Store(root)
     # What an earlier attempt found need not be found again.
     left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
-    unfinished = store.checkpoint_path(job.recipe.identity)
+    unfinished = store.checkpoint_path(job.recipe.identity, device)
     for product in work(left, known_model(job, store), device, threads, command, unfinished):
         keep(product, store, log_dir)
 

@@ -57,7 +57,7 @@ class Backend(Protocol):
     def take_largest(self, p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None: ...
 
     def take_unattended(
-        self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int
+        self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
@@ -173,7 +173,7 @@ def take_largest(
 
 
 def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int, *, backend: str | None = None
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int, *, backend: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All values of one row that fit, without waiting for the GPU where there is one, by the backend chosen."""
-    return choose((p, u, v, local), backend).take_unattended(p, u, v, total, local, unit, rounds)
+    return choose((p, u, v, local), backend).take_unattended(p, u, v, total, local, unit, effort)

@@ -104,10 +104,10 @@ def half_of(total: Tensor) -> Tensor:
 
 def score_tile(b: Tensor, h: Tensor, node: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     """The bilinear form of :func:`pair_scores` for all pairs of ``rows`` and ``cols``, as a dense matrix."""
-    one = torch.ones_like(node)[:, None]
+    above, beside = node[rows][:, None], node[cols][:, None]
     # The degrees' terms are two more channels.
-    left, right = torch.cat([b, h, node[:, None], one], dim=1), torch.cat([h, b, one, node[:, None]], dim=1)
-    return left[rows] @ right[cols].T
+    left = torch.cat([b[rows], h[rows], above, torch.ones_like(above)], dim=1)
+    return left @ torch.cat([h[cols], b[cols], torch.ones_like(beside), beside], dim=1).T
 
 
 def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int) -> tuple[Tensor, int]:
@@ -264,7 +264,7 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
 
 
 def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What :func:`take_above` takes from one row of values in all, for who cannot ask again.
 
@@ -277,7 +277,7 @@ def take_unattended(
         total: the common box, shape ``[1]``.
         local: the box of each node, shape ``[nodes]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
-        rounds: after which a GPU gives up; each looks at some thousand values.
+        effort: about how many are taken; who looks at a few at a time gives up if there are many more.
 
     Returns:
         Which were taken, shape ``[b]``; whether that is all there is to take; and whether all values are finite.

@@ -32,8 +32,9 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
-# Of values taken without the host's help: how many at most, looked at in a round and at once, sampled for that, and rounds.
-_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _ROUNDS = 4096, 8192, 1024, 8192, 10
+# Of values taken without the host's help: how many at most if the host waits, looked at in a round (about half of these) and at
+# once, sampled for that, and rounds beside those that it takes to look at so many as are taken.
+_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _MORE_ROUNDS = 4096, 8192, 1024, 8192, 4
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -181,14 +182,16 @@ def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, uni
     """See :func:`edgeproof.propagation.kernels.reference.take_largest`."""
     if p.dtype != torch.float32 or not p.numel() or total > _MOST_TAKEN * unit:
         return None
-    taken, done, finite = take_unattended(p, u, v, torch.full((1,), total, device=p.device), local, unit, _ROUNDS)
+    taken, done, finite = take_unattended(
+        p, u, v, torch.full((1,), total, device=p.device), local, unit, 6 * _MOST_TAKEN
+    )
     done, finite = torch.stack([done, finite]).tolist()
     reference.check_finite(finite)
     return taken if done else None
 
 
 def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, rounds: int
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
     count, device = p.numel(), p.device
@@ -201,7 +204,7 @@ def take_unattended(
     taken = torch.zeros(count, dtype=torch.bool, device=device)
     stride = triton.cdiv(count, _SAMPLE)
     shared = (p.contiguous(), u, v, room, state, ledger, unit)
-    for _ in range(rounds):
+    for _ in range(_MORE_ROUNDS + effort // (_CAPACITY // 2)):
         greedy.set_threshold[(1,)](
             *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=32
         )
