@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
+from scipy.optimize import brentq
+from scipy.stats import binom
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN as PyGGCN
@@ -86,16 +89,29 @@ def test_bounds_hold_together_as_often_as_they_say() -> None:
         )
         certificate = SMOOTHING.decide(votes, alpha)
         wrong = (certificate.p_lower > truth[0]) | (certificate.p_upper < max(truth[1:]))
-        # Three standard deviations of a fair thousand.
-        assert float(wrong.double().mean()) <= alpha + 3 * (alpha * (1 - alpha) / 1000) ** 0.5
-        lower = clopper_pearson(counts[:, 0], samples, alpha / classes)[0]
-        assert np.allclose(certificate.p_lower, lower)
-        assert bool((certificate.p_upper <= 1 - certificate.p_lower).all())
+        assert float(wrong.double().mean()) <= alpha
+        # By the definition of the bounds, from binomial tails.
+        for row in (0, 500, 999):
+            own, *others = counts[row]
+            lower, runner_up = float(certificate.p_lower[row]), float(certificate.p_upper[row])
+            assert binom.sf(own - 1, samples, lower) == pytest.approx(alpha / classes, rel=1e-6)
+            tails = [brentq(lambda p, k=k: binom.cdf(k, samples, p) - alpha / classes, 1e-9, 1 - 1e-9) for k in others]
+            assert runner_up == pytest.approx(min(max(tails), 1 - lower), rel=1e-6)
+
+
+def test_the_runner_up_may_be_far_below_all_that_is_left() -> None:
+    """Then its own bound tells that the first is first, which the rest of the first one's probability would not."""
+    counts = torch.tensor([[520, 120, 120, 120, 120]])
+    votes = Votes(counts, counts, {0: (1000, 1000)}, {"noise": [0.02, 0.5]})
+    certificate = SMOOTHING.decide(votes, 0.05)
+    assert not certificate.abstained.any()
+    p_lower = certificate.p_lower.numpy()
+    assert not certified_grid(Noise(0.02, 0.5), p_lower, 1 - p_lower).any()
 
 
 def test_votes_are_the_models_answers_on_the_samples(trained: nn.Module, split: ep.splits.Split) -> None:
     graph, nodes = split.test.data, split.test.nodes
-    votes = SMOOTHING.vote(trained, graph, nodes, 60, seed=3, choosing_samples=20, progress=False, memory=0.01)
+    votes = SMOOTHING.vote(trained, graph, nodes, 60, seed=3, choosing_samples=20, progress=False, memory=0.001)
     assert votes.streams == {3: (20, 60)}
     sampler = ep.certificates.sampling.Sampler.of(graph, Noise(0.02, 0.5), seed=3)
     for counts, first, samples in ((votes.bounding, 0, 60), (votes.choosing, 1 << 48, 20)):
@@ -141,6 +157,9 @@ def test_a_certificate_and_its_figures(trained: nn.Module, split: ep.splits.Spli
     added, deleted = certificate.average_certifiable_radius
     by_hand = sum(certificate.accuracy(radius, 0) for radius in range(1, certificate.grid.size(1)))
     assert added == pytest.approx(by_hand)
+    assert deleted == pytest.approx(
+        sum(certificate.accuracy(0, radius) for radius in range(1, certificate.grid.size(2)))
+    )
     assert deleted > added
     path = tmp_path / "certificate.safetensors"
     certificate.save(path)
@@ -242,8 +261,16 @@ def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.S
     with pytest.raises(ValueError, match="expected votes for noise"):
         SMOOTHING.decide(other)
     elsewhere = SMOOTHING.vote(build(), graph, nodes, 100, seed=3, choosing_samples=10, progress=False)
-    with pytest.raises(ValueError, match="expected votes for model"):
+    with pytest.raises(
+        ValueError, match=r"expected votes for the same model, got those for another in the votes of seeds \[3\]"
+    ):
         merge([parts[0], elsewhere])
+    fewer = Data(x=graph.x, edge_index=graph.edge_index[:, (graph.edge_index > 50).all(dim=0)], y=graph.y)
+    for key, asked in (("graph", (fewer, nodes)), ("nodes", (graph, nodes[:-1]))):
+        other = SMOOTHING.vote(trained, *asked, 100, seed=3, choosing_samples=10, progress=False)
+        other = replace(other, run={**other.run, "answers": parts[0].run["answers"]})
+        with pytest.raises(ValueError, match=f"expected votes for the same {key}"):
+            merge([parts[0], other])
     with pytest.raises(ValueError, match="expected votes to merge, got none"):
         merge([])
 
@@ -277,7 +304,9 @@ def test_voting_goes_on_where_it_stopped(
     assert torch.equal(resumed.choosing, whole.choosing)
     with pytest.raises(ValueError, match="expected votes of seed 6"):
         SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **{**options, "seed": 6})
-    with pytest.raises(ValueError, match="expected votes for model"):
+    with pytest.raises(
+        ValueError, match=r"expected votes for the same model, got those for another in .*votes: delete it"
+    ):
         SMOOTHING.vote(build(), graph, nodes, 200, checkpoint=path, **options)
 
 
@@ -367,8 +396,44 @@ def test_models_whose_votes_differ_are_told_apart(split: ep.splits.Split) -> Non
     options: dict[str, Any] = {"choosing_samples": 10, "progress": False}
     one, two = (ep.models.build("APPNP", 21, 2, {"hidden_channels": 8, "alpha": alpha}, seed=0) for alpha in (0.1, 0.9))
     votes = [SMOOTHING.vote(model, graph, nodes, 50, seed=seed, **options) for seed, model in enumerate((one, two))]
-    with pytest.raises(ValueError, match="expected votes for model"):
+    with pytest.raises(ValueError, match="expected votes for the same model"):
         merge(votes)
+    # Settings that a model does not print show in its answers.
+    one, two = PyGGCN(21, 8, 2, 2, act="relu"), PyGGCN(21, 8, 2, 2, act="tanh")
+    two.load_state_dict(one.state_dict())
+    votes = [SMOOTHING.vote(model, graph, nodes, 50, seed=seed, **options) for seed, model in enumerate((one, two))]
+    with pytest.raises(ValueError, match="expected votes for the same model, got those for one that answers otherwise"):
+        merge(votes)
+
+
+def test_numpys_numbers_are_numbers(trained: nn.Module, split: ep.splits.Split, tmp_path: Path) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    smoothing = SparseSmoothing(np.float32(0.02), np.float32(0.5))
+    certificate = smoothing.certify(
+        *(trained, graph, nodes, np.int64(100), np.float32(0.05), np.int64(3)),
+        choosing_samples=np.int64(10),
+        checkpoint=tmp_path / "votes",
+        progress=False,
+    )
+    certificate.save(tmp_path / "certificate")
+    assert Certificate.load(tmp_path / "certificate").samples == Votes.load(tmp_path / "votes").samples == 100
+    assert torch.equal(certificate.certified(np.int64(1)), certificate.certified(1))
+
+
+def test_a_drawing_has_whole_numbers_of_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = torch.zeros(4, 1, 3, dtype=torch.bool)
+    grid[:3, 0, :2] = True
+    certificate = Certificate(
+        *(torch.zeros(4, dtype=torch.long), grid, torch.zeros(4), torch.zeros(4), None, 0.05, 100, 0.02, 0.5)
+    )
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+    certificate.plot(tmp_path / "grid.png")
+    axes = drawn[0].axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        ticks = axis.get_majorticklocs()
+        assert np.array_equal(ticks, ticks.round())
+    assert axes.images[0].get_array().tolist() == [[75.0, 75.0, 0.0]]
 
 
 class Contrary(ep.models.GCN):
@@ -459,6 +524,8 @@ def test_what_is_no_model_is_refused(sbm: Data) -> None:
     [
         ({"alpha": 0.0}, "expected 0 < alpha < 1, got 0.0"),
         ({"alpha": 1.0}, "expected 0 < alpha < 1"),
+        ({"alpha": float("nan")}, "expected 0 < alpha < 1, got nan"),
+        ({"alpha": "x"}, "expected 0 < alpha < 1, got 'x'"),
         ({"samples": 0}, "expected samples to be a whole number >= 1, got 0"),
         ({"samples": 3}, "samples to certify anything at alpha=0.05 with 2 classes"),
         ({"choosing_samples": 0}, "expected choosing_samples"),

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import edgeproof as ep
-from edgeproof.certificates import Certificate
+from edgeproof.certificates import Certificate, Votes
+from edgeproof.certificates.electorate import Electorate
 from edgeproof.result import Result
 
 Run = Callable[..., tuple[int, str, str]]
@@ -58,6 +60,7 @@ def test_a_trained_model_is_certified(run: Run) -> None:
         (("--out", "/dev/null/x"), "cannot write /dev/null/x"),
         (("--out", "model.safetensors"), "expected another file than model.safetensors to write to: it is read"),
         (("--out", "c", "--votes", "c.json"), "expected different files to write to"),
+        (("--alpha", "nan"), "expected 0 < alpha < 1"),
         (("--merge", "none.votes"), "none.votes"),
     ],
 )
@@ -66,6 +69,8 @@ def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: st
     code, _, err = run(*CERTIFY, *arguments)
     assert code == 1
     assert message in err
+    # Before anything was counted.
+    assert not list(Path().glob("*.votes"))
 
 
 def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
@@ -86,4 +91,47 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     assert ep.certificates.Votes.load("1.votes").samples == 400
     code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--votes", "2b.votes", "--merge", "2.votes")
     assert code == 1
-    assert "expected votes of different seeds, got [2] twice" in err
+    assert "expected votes of different seeds, got [2] twice: the same samples are in 2.votes" in err
+    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--votes", "3.votes", "--merge", "2.votes")
+    assert code == 1
+    assert "expected votes for noise [0.001, 0.5], got those for [0.001, 0.4] in 2.votes" in err
+    assert not Path("2b.votes").exists()
+    assert not Path("3.votes").exists()
+    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--votes", "2.votes")
+    assert code == 1
+    assert "got those for [0.001, 0.4] in 2.votes: delete it, or use another file" in err
+
+
+def test_votes_are_merged_without_more_of_them(run: Run) -> None:
+    """With --merge and without --samples, those that are there are enough."""
+    run(*TRAIN)
+    for seed in ("1", "2"):
+        run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--votes", f"{seed}.votes")
+    few = (*CERTIFY[:3], *CERTIFY[5:])
+    code, _, err = run(*few, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
+    assert code == 0, err
+    assert ep.certificates.Votes.load("1.votes").samples == 300
+    assert Certificate.load("certificate.safetensors").samples == 600
+    threat = Result.read("certificate.safetensors.json").threat
+    assert threat["streams"] == [[1, 20, 300], [2, 20, 300]]
+    assert 0 <= threat["abstained"] < 1
+
+
+def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(*TRAIN)
+    ask = Electorate.continue_with
+
+    def interrupted(self: Electorate, *arguments: Any) -> Iterator[Votes]:
+        for votes in ask(self, *arguments):
+            yield votes
+            if votes.samples:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Electorate, "continue_with", interrupted)
+        code, _, err = run(*CERTIFY, "--p-del", "0.4", "--memory", "0.001")
+    assert code == 130
+    kept = Votes.load("certificate.safetensors.votes").samples
+    assert 0 < kept < 300
+    assert f"interrupted with {kept} samples; the same command goes on from certificate.safetensors.votes" in err
+    assert f"--samples {kept} makes do with them" in err

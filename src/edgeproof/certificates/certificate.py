@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -49,7 +50,7 @@ class Certificate:
     def certified(self, r_add: int = 0, r_del: int = 0) -> Tensor:
         """For each node whether no ``r_add`` added and ``r_del`` deleted edges, or fewer, change its answer."""
         for name, radius in (("r_add", r_add), ("r_del", r_del)):
-            if not isinstance(radius, int) or isinstance(radius, bool) or radius < 0:
+            if not isinstance(radius, Integral) or isinstance(radius, bool) or radius < 0:
                 raise ValueError(f"expected {name} to be a whole number >= 0, got {radius!r}")
         if r_add >= self.grid.size(1) or r_del >= self.grid.size(2):
             return torch.zeros(self.grid.size(0), dtype=torch.bool)
@@ -73,11 +74,14 @@ class Certificate:
         """A heatmap of the certified accuracy, or share of nodes where there are no labels, by both radii, as an image file."""
         # Drawing is no part of certifying, and takes its time to import.
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         shares = (self.grid if self.labels is None else self.grid & self._correct()[:, None, None]).double().mean(dim=0)
         figure = Figure(figsize=(5, 3.5), layout="constrained")
         axes = figure.subplots()
-        image = axes.imshow(100 * shares, origin="lower", aspect="auto", cmap="viridis", vmin=0, vmax=100)
+        image = axes.imshow(100 * shares.numpy(), origin="lower", aspect="auto", cmap="viridis", vmin=0, vmax=100)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.set_xlabel("deleted edges")
         axes.set_ylabel("added edges")
         title = "certified accuracy, %" if self.labels is not None else "certified nodes, %"

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,10 @@ class Noise:
 
     def __post_init__(self) -> None:
         for name, value in (("p_add", self.p_add), ("p_del", self.p_del)):
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
+            # Numbers of less precision would be computed with in theirs.
+            object.__setattr__(self, name, float(value))
             if 0 < value < SLACK:
                 raise ValueError(f"expected {name} to be 0 or at least {SLACK}, got {value!r}")
         if self.p_add == self.p_del == 0:
@@ -155,7 +158,7 @@ def clopper_pearson(count: Array, samples: int, alpha: float) -> tuple[Array, Ar
     count = np.asarray(count, dtype=float)
     with np.errstate(invalid="ignore"):
         lower = np.where(count > 0, beta.ppf(alpha, count, samples - count + 1), 0.0)
-        upper = np.where(count < samples, beta.ppf(1 - alpha, count + 1, samples - count), 1.0)
+        upper = np.where(count < samples, beta.isf(alpha, count + 1, samples - count), 1.0)
     return lower, upper
 
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from edgeproof.models.predict import predict
 
 # Seconds between two writes of the votes.
 _SECONDS = 30.0
+# Nodes whose answers on the clean graph help to tell models apart.
+_ANSWERS = 16
 # Seeds are hashed as numbers of 64 bits.
 _MOST_SEEDS = 1 << 63
 
@@ -50,7 +53,9 @@ class SparseSmoothing:
     p_del: float = 0.6
 
     def __post_init__(self) -> None:
-        Noise(self.p_add, self.p_del)
+        noise = Noise(self.p_add, self.p_del)
+        object.__setattr__(self, "p_add", noise.p_add)
+        object.__setattr__(self, "p_del", noise.p_del)
 
     def certify(
         self,
@@ -82,9 +87,9 @@ class SparseSmoothing:
             progress: whether to draw a progress bar (on terminals only).
         """
         _check_settings(samples, choosing_samples, seed, memory)
-        _check_alpha(alpha)
+        check_alpha(alpha)
         labels = known_labels(data, nodes)
-        self._check_enough(samples, alpha, _check_answers(model, data, nodes))
+        self.check_enough(samples, alpha, _answers(model, data, nodes).size(1))
         votes = self.vote(
             model,
             data,
@@ -101,6 +106,9 @@ class SparseSmoothing:
     def decide(self, votes: Votes, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
         """The certificate that follows from votes; :func:`~edgeproof.certificates.merge` joins those of several machines.
 
+        The number of votes must not depend on what they say: to look, and to add votes until a node is certified, makes the
+        statement wrong more often than ``alpha``.
+
         The probability of the class that was chosen is bounded from below and that of every other class from above, each with
         confidence 1 - ``alpha`` / classes (Clopper and Pearson), so that all hold together with 1 - ``alpha``.
 
@@ -110,10 +118,11 @@ class SparseSmoothing:
             labels: the true classes of the nodes, in their order.
         """
         noise = Noise(self.p_add, self.p_del)
-        check_same_run(votes.run, {"noise": [self.p_add, self.p_del]})
-        _check_alpha(alpha)
+        check_same_run(votes.run, {"noise": [self.p_add, self.p_del]}, "these votes")
+        check_alpha(alpha)
+        alpha = float(alpha)
         nodes, classes = votes.bounding.shape
-        self._check_enough(votes.samples, alpha, classes)
+        self.check_enough(votes.samples, alpha, classes)
         if labels is not None:
             _check_labels(labels, nodes)
         prediction = votes.choosing.argmax(dim=1)
@@ -149,30 +158,26 @@ class SparseSmoothing:
         progress: bool = True,
     ) -> Votes:
         """The model's answers on random graphs; see :meth:`certify` for the arguments."""
-        classes = _check_answers(model, data, nodes)
         _check_settings(samples, choosing_samples, seed, memory)
-        run = {
-            "noise": [self.p_add, self.p_del],
-            "model": [repr(model), *model.state_dict(), fingerprint(model.state_dict().values())],
-            "graph": fingerprint([data.x, data.edge_index]),
-            "nodes": fingerprint([nodes]),
-        }
+        # NumPy's numbers are none that JSON knows.
+        samples, choosing_samples, seed = int(samples), int(choosing_samples), int(seed)
+        run, classes = self.question(model, data, nodes)
         nothing = torch.zeros(nodes.numel(), classes, dtype=torch.long)
-        votes = Votes(nothing, nothing, {int(seed): (0, 0)}, run)
+        votes = Votes(nothing, nothing, {seed: (0, 0)}, run)
         file = None if checkpoint is None else Path(checkpoint)
         if file is not None:
             check_writable(file)
             if file.exists():
                 votes = Votes.load(file)
-                check_same_run(votes.run, run)
+                check_same_run(votes.run, run, f"{file}: delete it, or use another file")
                 if set(votes.streams) != {seed}:
                     raise ValueError(f"expected votes of seed {seed} in {file}, got those of {sorted(votes.streams)}")
-        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), int(seed)), memory)
+        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
         started = written = time.perf_counter()
         kept = votes
         done_before = sum(votes.streams[seed])
         try:
-            with progress_bar("votes", int(samples + choosing_samples), show=progress) as advance:
+            with progress_bar("votes", samples + choosing_samples, show=progress) as advance:
                 for votes in electorate.continue_with(votes, choosing_samples, samples, classes):  # noqa: B020
                     done, now = sum(votes.streams[seed]), time.perf_counter()
                     advance(done, f"{(done - done_before) / (now - started):,.0f} samples/s")
@@ -185,7 +190,23 @@ class SparseSmoothing:
                 votes.save(file)
         return votes
 
-    def _check_enough(self, samples: int, alpha: float, classes: int) -> None:
+    def question(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
+        """What votes answer, and among how many classes; raises if the model cannot be asked.
+
+        Settings that a model does not print show in its answers, of which some are part of the question.
+        """
+        logits = _answers(model, data, nodes)
+        run = {
+            "noise": [self.p_add, self.p_del],
+            "model": [repr(model), *model.state_dict(), fingerprint(model.state_dict().values())],
+            "answers": logits[nodes[:_ANSWERS]].double().tolist(),
+            "graph": fingerprint([data.x, data.edge_index]),
+            "nodes": fingerprint([nodes]),
+        }
+        return run, logits.size(1)
+
+    def check_enough(self, samples: int, alpha: float, classes: int) -> None:
+        """Raise if so few samples can certify nothing."""
         needed = samples_needed(Noise(self.p_add, self.p_del), alpha, classes)
         if samples < needed:
             raise ValueError(
@@ -196,6 +217,7 @@ class SparseSmoothing:
 
 def samples_needed(noise: Noise, alpha: float, classes: int) -> int:
     """How few samples can certify a single added or deleted edge, if all agree."""
+    check_alpha(alpha)
 
     def enough(samples: int) -> bool:
         lower = clopper_pearson(np.array([samples]), samples, alpha / classes)[0]
@@ -229,13 +251,14 @@ def _check_settings(samples: int, choosing_samples: int, seed: int, memory: floa
         raise ValueError(f"expected memory in gigabytes, above 0, got {memory!r}")
 
 
-def _check_alpha(alpha: float) -> None:
-    if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
+def check_alpha(alpha: float) -> None:
+    """Raise unless it is a probability to be wrong with."""
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
 
 
-def _check_answers(model: nn.Module, data: Data, nodes: Tensor) -> int:
-    """How many classes the model answers with; raises if it cannot be asked."""
+def _answers(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
+    """The model's logits on the clean graph; raises if it cannot be asked."""
     check_data(data, labels=False)
     check_nodes(nodes, data)
     logits = predict(model, data)
@@ -245,7 +268,7 @@ def _check_answers(model: nn.Module, data: Data, nodes: Tensor) -> int:
         )
     if not bool(logits[nodes].isfinite().all()):
         raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
-    return logits.size(1)
+    return logits
 
 
 def known_labels(data: Data, nodes: Tensor) -> Tensor | None:

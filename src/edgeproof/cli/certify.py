@@ -11,8 +11,8 @@ from rich.table import Table
 
 import edgeproof as ep
 from edgeproof._files import check_writable
-from edgeproof.certificates.regions import Noise
-from edgeproof.certificates.sparse_smoothing import known_labels
+from edgeproof.certificates.sparse_smoothing import check_alpha, known_labels
+from edgeproof.certificates.votes import check_same_run
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
 from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_aim, result_of, take_aim
 from edgeproof.result import Score
@@ -24,7 +24,12 @@ def certify(
     model: Model,
     p_add: Annotated[float, typer.Option(help="Noise: probability that a pair that is no edge is added.")] = 0.01,
     p_del: Annotated[float, typer.Option(help="Noise: probability that an edge is deleted.")] = 0.6,
-    samples: Annotated[int, typer.Option(help="Random graphs that bound probabilities.")] = 100_000,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Random graphs that bound probabilities: 100,000 by default, or with --merge those that --votes has."
+        ),
+    ] = None,
     choosing_samples: Annotated[int, typer.Option(help="Random graphs, others, that choose each node's class.")] = 1000,
     alpha: Annotated[float, typer.Option(help="How often a node's statement may be wrong.")] = 0.05,
     dataset: Dataset = None,
@@ -61,28 +66,42 @@ def certify(
     """
     place = parse_device(device)
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
-    needed = ep.certificates.samples_needed(Noise(p_add, p_del), alpha, 2) if 0 < alpha < 1 else 0
-    if samples < needed and not merge:
-        raise ValueError(f"expected at least {needed} samples to certify anything at alpha={alpha}, got {samples}")
+    check_alpha(alpha)
     result_file, checkpoint = out.with_name(out.name + ".json"), votes or out.with_name(out.name + ".votes")
     _check_apart((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *(merge or [])))
     others = [ep.certificates.Votes.load(path) for path in merge or []]
+    if samples is None:
+        samples = ep.certificates.Votes.load(votes).samples if merge and votes and votes.exists() else 100_000
     known = check_aim(model, dataset, split, [])
     aim = take_aim(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
     labels = known_labels(view.data, view.nodes)
-    counted = smoothing.vote(
-        aim.model,
-        view.data,
-        view.nodes,
-        samples,
-        seed,
-        choosing_samples=choosing_samples,
-        memory=memory,
-        checkpoint=checkpoint,
-        progress=not quiet,
-    )
-    certificate = smoothing.decide(ep.certificates.merge([counted, *others]), alpha, labels=labels)
+    # Whatever could be wrong is told before anything is counted.
+    run, classes = smoothing.question(aim.model, view.data, view.nodes)
+    for path, other in zip(merge or [], others, strict=True):
+        check_same_run(other.run, run, str(path))
+        if seed in other.streams:
+            raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
+    smoothing.check_enough(samples + sum(other.samples for other in others), alpha, classes)
+    try:
+        counted = smoothing.vote(
+            aim.model,
+            view.data,
+            view.nodes,
+            samples,
+            seed,
+            choosing_samples=choosing_samples,
+            memory=memory,
+            checkpoint=checkpoint,
+            progress=not quiet,
+        )
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            message = _what_there_is(checkpoint)
+            Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
+        raise
+    together = ep.certificates.merge([counted, *others])
+    certificate = smoothing.decide(together, alpha, labels=labels)
     certificate.save(out)
     radii = [(r_add, 0) for r_add in range(certificate.grid.size(1))]
     radii += [(0, r_del) for r_del in range(1, certificate.grid.size(2))]
@@ -99,8 +118,9 @@ def certify(
             "p_add": p_add,
             "p_del": p_del,
             "samples": certificate.samples,
-            "choosing_samples": choosing_samples,
+            "streams": [[one, *counts] for one, counts in sorted(together.streams.items())],
             "alpha": alpha,
+            "abstained": float(certificate.abstained.double().mean()),
             "average_certifiable_radius": {"added": added, "deleted": deleted},
         },
     ).write(result_file)
@@ -113,6 +133,8 @@ def certify(
     for r_add in range(min(_SHOWN, certificate.grid.size(1))):
         table.add_row(str(r_add), *(f"{certificate.accuracy(r_add, r_del):.1%}" for r_del in columns))
     Console().print(table)
+    if max(certificate.grid.shape[1:]) > _SHOWN:
+        Console().print(f"Only radii below {_SHOWN} are shown; the certificate has all of them.")
     Console().print(
         f"abstained at {int(certificate.abstained.sum())} of {certificate.prediction.numel()} nodes   "
         f"certificate: {out}   result: {result_file}",
@@ -120,6 +142,12 @@ def certify(
         soft_wrap=True,
         markup=False,
     )
+
+
+def _what_there_is(checkpoint: Path) -> str:
+    kept = ep.certificates.Votes.load(checkpoint).samples
+    enough = f"; --samples {kept} makes do with them" if kept else ""
+    return f"interrupted with {kept:,} samples; the same command goes on from {checkpoint}{enough}"
 
 
 def _check_apart(written: tuple[Path, ...], read: tuple[Path, ...]) -> None:
