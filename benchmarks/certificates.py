@@ -156,8 +156,8 @@ widely. `+0 -0` by split, with the best epoch of a training with the same settin
 
 {by_split}
 
-Where a GPRGNN begins matters to what is certified of it: regular models begin with the coefficients that the released scripts draw
-for these seeds (`init_seed`). With those that torch draws they reached 47.4 ± 12.4 on Citeseer and 28.6 ± 19.5 on Cora-ML
+Where a GPRGNN begins matters to what is certified of it: regular models begin with the coefficients that the released scripts
+draw for these seeds (`init_seed`). With those that torch draws they reached 47.4 ± 12.4 on Citeseer and 28.6 ± 19.5 on Cora-ML
 `as_released` (commit 8041d46~1 has the records), single splits less than 10. Models trained against attacks begin with torch's.
 
 ## Time
