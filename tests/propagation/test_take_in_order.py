@@ -81,7 +81,7 @@ def test_few_values_are_taken_on_the_gpu_as_the_reference_takes_them(
     seed: int, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many values, a few at a time: in several rounds, of which all but the first pass over pairs at full nodes."""
-    for name, value in {"_CAPACITY": 64, "_AT_ONCE": 32, "_SAMPLE": 128, "_MOST_TAKEN": 200}.items():
+    for name, value in {"_CAPACITY": 64, "_AT_ONCE": 32, "_SAMPLE": 128, "_ROUNDS": 5}.items():
         monkeypatch.setattr(triton_gpu, name, value)
     generator = torch.Generator().manual_seed(seed)
     nodes, count = [(6, 100), (40, 300), (200, 2_000)][seed % 3]

@@ -32,9 +32,9 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
-# Of values taken without the host's help: how many at most if the host waits, looked at in a round (about half of these) and at
-# once, sampled for that, and rounds beside those that it takes to look at so many as are taken.
-_MOST_TAKEN, _CAPACITY, _AT_ONCE, _SAMPLE, _MORE_ROUNDS = 4096, 8192, 1024, 8192, 4
+# Of values taken on the GPU: how many are looked at in a round (about half of these) and at once, and sampled for that; rounds
+# beside those that it takes to look at so many as are taken; where the host waits, rounds after which it looks, and how often.
+_CAPACITY, _AT_ONCE, _SAMPLE, _MORE_ROUNDS, _ROUNDS, _TRIES = 8192, 1024, 8192, 4, 10, 12
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -180,43 +180,65 @@ def take_above(
 
 def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
     """See :func:`edgeproof.propagation.kernels.reference.take_largest`."""
-    if p.dtype != torch.float32 or not p.numel() or total > _MOST_TAKEN * unit:
+    if p.dtype != torch.float32 or not p.numel():
         return None
-    taken, done, finite = take_unattended(
-        p, u, v, torch.full((1,), total, device=p.device), local, unit, 6 * _MOST_TAKEN
-    )
-    done, finite = torch.stack([done, finite]).tolist()
-    reference.check_finite(finite)
-    return taken if done else None
+    taking = _Taking(p, u, v, torch.full((1,), total, device=p.device), local, unit)
+    for _ in range(_TRIES):
+        taking.go_on(_ROUNDS)
+        done, finite = torch.stack([taking.done, taking.finite]).tolist()
+        reference.check_finite(finite)
+        if done:
+            return taking.taken
+    return None
 
 
 def take_unattended(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
-    count, device = p.numel(), p.device
-    state = torch.zeros(5, dtype=torch.int32, device=device)
-    state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
-    ledger = torch.cat([total, torch.full((1,), greedy.BEYOND.value, device=device)])
-    keys = torch.empty(2, _CAPACITY, dtype=torch.long, device=device)
-    room, asked_at = local.clone(), torch.zeros_like(local)
-    first_at = torch.full(local.shape, greedy.LATE.value, dtype=torch.int32, device=device)
-    taken = torch.zeros(count, dtype=torch.bool, device=device)
-    stride = triton.cdiv(count, _SAMPLE)
-    shared = (p.contiguous(), u, v, room, state, ledger, unit)
-    for _ in range(_MORE_ROUNDS + effort // (_CAPACITY // 2)):
-        greedy.set_threshold[(1,)](
-            *shared, count, stride, triton.cdiv(_CAPACITY // 2, stride), SAMPLE=_SAMPLE, num_warps=32
-        )
-        greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, keys[0], count, _CAPACITY, PART=1024)
-        greedy.order_keys[(triton.cdiv(_CAPACITY, 32),)](state, keys[0], keys[1], _CAPACITY, PART=32, AGAINST=256)
-        greedy.take[(1,)](
-            *(u, v, room, state, ledger, keys[1], taken, first_at, asked_at, unit),
-            CAPACITY=_CAPACITY,
-            PART=min(_AT_ONCE, _CAPACITY),
-            num_warps=min(_AT_ONCE, _CAPACITY) // 32,
-        )
-    return taken, state[0] == greedy.DONE.value, state[2] == 0
+    taking = _Taking(p, u, v, total, local, unit)
+    taking.go_on(_MORE_ROUNDS + effort // (_CAPACITY // 2))
+    return taking.taken, taking.done, taking.finite
+
+
+class _Taking:
+    """Values that are taken in rounds; see :mod:`edgeproof.propagation.kernels._triton_greedy`, and for the arguments
+    :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
+
+    def __init__(self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int) -> None:
+        device = p.device
+        self.p, self.u, self.v, self.unit, self.room = p.contiguous(), u, v, unit, local.clone()
+        self.state = torch.zeros(5, dtype=torch.int32, device=device)
+        self.state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
+        self.ledger = torch.cat([total, torch.full((1,), greedy.BEYOND.value, device=device)])
+        self.keys = torch.empty(2, _CAPACITY, dtype=torch.long, device=device)
+        self.first_at = torch.full(local.shape, greedy.LATE.value, dtype=torch.int32, device=device)
+        self.asked_at = torch.zeros_like(local)
+        self.taken = torch.zeros(p.numel(), dtype=torch.bool, device=device)
+
+    def go_on(self, rounds: int) -> None:
+        count, at_once = self.p.numel(), min(_AT_ONCE, _CAPACITY)
+        stride = triton.cdiv(count, _SAMPLE)
+        wanted = triton.cdiv(_CAPACITY // 2, stride)
+        found, ordered = self.keys
+        shared = (self.p, self.u, self.v, self.room, self.state, self.ledger, self.unit)
+        taking = (self.u, self.v, self.room, self.state, self.ledger, ordered, self.taken, self.first_at, self.asked_at)
+        for _ in range(rounds):
+            greedy.set_threshold[(1,)](*shared, count, stride, wanted, SAMPLE=_SAMPLE, num_warps=32)
+            greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, found, count, _CAPACITY, PART=1024)
+            greedy.order_keys[(triton.cdiv(_CAPACITY, 32),)](
+                self.state, found, ordered, _CAPACITY, PART=32, AGAINST=256
+            )
+            greedy.take[(1,)](*taking, self.unit, CAPACITY=_CAPACITY, PART=at_once, num_warps=at_once // 32)
+
+    @property
+    def done(self) -> Tensor:
+        done: Tensor = self.state[0] == greedy.DONE.value
+        return done
+
+    @property
+    def finite(self) -> Tensor:
+        return self.state[2] == 0
 
 
 def _sizes(channels: int) -> dict[str, int]:
