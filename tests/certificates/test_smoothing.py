@@ -380,6 +380,22 @@ def test_too_little_memory_means_smaller_batches(
         SMOOTHING.vote(trained, graph, nodes, 100, **options)
 
 
+def test_a_batch_is_bounded_by_what_is_free(
+    trained: nn.Module, split: ep.splits.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    sampler = ep.certificates.sampling.Sampler.of(graph, Noise(0.02, 0.5), seed=0)
+    module, sizes = ep.certificates.electorate, []
+    for free in (2e6, 4e6, 1e12):
+        monkeypatch.setattr(module, "_free_in_main_memory", lambda free=free: free)
+        sizes.append(Electorate(trained, graph, nodes, sampler, None).batch)
+    assert 1 < sizes[0] < sizes[1] < sizes[2]
+    assert sizes[1] == pytest.approx(2 * sizes[0], abs=1)
+    assert sizes[2] == Electorate(trained, graph, nodes, sampler, module._ON_CPU / 1e9).batch
+    monkeypatch.undo()
+    assert 1e6 < module._free_in_main_memory() < 1e14
+
+
 def test_a_batch_of_a_users_model_is_bounded_by_what_it_makes(split: ep.splits.Split) -> None:
     graph, nodes = split.test.data, split.test.nodes
     sampler = ep.certificates.sampling.Sampler.of(graph, Noise(0.02, 0.5), seed=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,8 +24,8 @@ from edgeproof.propagation.copies import Diffusing
 
 # Samples that choose a class are numbered from here: never among those that bound its probability.
 _CHOOSING = 1 << 48
-# Bytes that are taken by default, as a share of what a GPU has free, and on a CPU.
-_SHARE_OF_GPU, _ON_CPU = 0.5, 1 << 28
+# Share of what is free that is taken by default, and on a CPU most bytes: more would fit into no cache, and gain nothing.
+_SHARE, _ON_CPU = 0.5, 1 << 28
 # How far logits of the same graph may differ, relative to the largest.
 _SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
 # Most graphs at a time: side by side, and where the model sees them one by one.
@@ -38,7 +40,7 @@ class Electorate:
         data: the graph.
         nodes: the nodes that count.
         sampler: draws the graphs.
-        memory: gigabytes that a batch may take; by default half of what a GPU has free, or a quarter of one on a CPU.
+        memory: gigabytes that a batch may take; by default half of what is free, but on a CPU no more than a quarter of one.
     """
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
@@ -121,9 +123,9 @@ class Electorate:
         if memory is not None:
             free = memory * 1e9
         elif self.data.x.is_cuda:
-            free = _SHARE_OF_GPU * torch.cuda.mem_get_info(self.data.x.device)[0]
+            free = _SHARE * torch.cuda.mem_get_info(self.data.x.device)[0]
         else:
-            free = _ON_CPU
+            free = min(_ON_CPU, _SHARE * _free_in_main_memory())
         return max(1, min(_MOST if self.side_by_side else _MOST_ALONE, int(free / size)))
 
     def _keeps_apart(self) -> bool:
@@ -154,3 +156,11 @@ class _Made(TorchDispatchMode):
         returned = func(*args, **(kwargs or {}))
         self.bytes += sum(one.numel() * one.element_size() for one in tree_leaves(returned) if isinstance(one, Tensor))
         return returned
+
+
+def _free_in_main_memory() -> float:
+    """Bytes; any number where the system does not say."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf

@@ -81,8 +81,8 @@ class SparseSmoothing:
             alpha: how often a node's statement may be wrong, over all random choices.
             seed: which random graphs.
             choosing_samples: random graphs, independent of the others, that choose each node's class.
-            memory: gigabytes that a batch of random graphs may take; by default half of what a GPU has free, or a quarter
-                of a gigabyte on a CPU.
+            memory: gigabytes that a batch of random graphs may take; by default half of what is free, but on a CPU no more than
+                a quarter of one, for more would gain nothing.
             checkpoint: a file to keep the votes in; if it exists, voting goes on from there.
             progress: whether to draw a progress bar (on terminals only).
         """
