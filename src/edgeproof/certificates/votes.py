@@ -12,7 +12,8 @@ from torch import Tensor
 
 from edgeproof.serialization import read_tensors, write_tensors
 
-_FORMAT = 1
+# Since 2, the question has some of the model's answers.
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
