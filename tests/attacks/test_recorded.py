@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import Any
 
 import pytest
 import torch
@@ -376,27 +375,6 @@ def test_what_room_cannot_mend_is_not_tried_with_more(data: Data, monkeypatch: p
     with pytest.raises(ValueError, match="expected finite values"):
         ascend(target, block, Budget(10), steps, generator=generator(), watch=Watch(DEVICE, ignore))
     assert len(made) == 1
-
-
-def test_a_projection_that_gives_up_is_made_to_try_harder(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    unrecorded(monkeypatch)
-    target, take, efforts = target_of(data), recorded.take_greedily, []
-
-    def lazy(p: Tensor, pairs: Any, total: Tensor, local: Tensor, effort: int) -> tuple[Tensor, Tensor, Tensor]:
-        flip, done, finite = take(p, pairs, total, local, effort)
-        efforts.append(effort)
-        return flip, done & (effort >= 64 * 1024), finite
-
-    monkeypatch.setattr(recorded, "take_greedily", lazy)
-    target.engine("tanh_margin").recordable = True
-    attack = LRBCD(steps=10, block_size=6000, lr=1000.0)
-    for _ in range(2):
-        efforts.clear()
-        attack.find(target, Budget(20), generator=generator(), watch=Watch(DEVICE, ignore))
-        (recording,) = target.recordings.values()
-        assert recording.effort == 64
-    # The second time it knew.
-    assert min(efforts) >= 64 * 1024
 
 
 def test_a_block_may_be_empty(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:

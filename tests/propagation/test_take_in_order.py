@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -44,90 +46,56 @@ def test_items_are_taken_as_the_plain_loop_takes_them(name: str, seed: int) -> N
     assert (taken.tolist(), ended) == one_by_one(size, u, v, total, local)
 
 
-@pytest.mark.parametrize("backend", [numba_cpu, triton_gpu], ids=lambda backend: backend.name)
-@pytest.mark.parametrize("seed", range(8))
-def test_the_largest_values_are_taken_as_the_reference_takes_them(backend: Backend, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    nodes, count = [(3, 20), (40, 300), (30, 5_000), (500, 2_500)][seed % 4]
-    p = torch.randn(3, count, generator=generator)
-    # Equal values, in part.
-    p[1] = (p[1] * 4).round() / 4
-    u = torch.randint(0, nodes - 1, (count,), generator=generator)
-    v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
-    unit = 1 << 36
-    local = torch.randint(1, 4, (nodes,), generator=generator) * unit
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
-    for total, least in ((10**3, 0.0), (7, 0.3), (10**3, 1.0)):
-        wanted = count
-        inputs = (p, torch.full((3,), least), u, v)
-        for whole in (False, True):
-            expected = reference.take_above(*inputs, total * unit, local, unit, whole=whole, wanted=wanted)
-            taken, done = backend.take_above(
-                *(tensor.to(device) for tensor in inputs),
-                total * unit,
-                local.to(device),
-                unit,
-                whole=whole,
-                wanted=wanted,
-            )
-            assert done == expected[1]
-            assert torch.equal(taken.cpu(), expected[0])
-            assert bool(taken.any())
-
-
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
 @pytest.mark.parametrize("seed", range(6))
-def test_few_values_are_taken_on_the_gpu_as_the_reference_takes_them(
-    seed: int, spread: float, monkeypatch: pytest.MonkeyPatch
+def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
+    backend: Backend, spread: float, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many values, a few at a time: in several rounds, of which all but the first pass over pairs at full nodes."""
-    for name, value in {"_CAPACITY": 64, "_AT_ONCE": 32, "_SAMPLE": 128, "_ROUNDS": 5}.items():
+    """Of many values, a few at a time."""
+    for name, value in {"_WIDE": 64, "_GROUP": 16}.items():
         monkeypatch.setattr(triton_gpu, name, value)
+    for name, value in {"_LOOKED_AT_FIRST": 10, "_LOOKED_AT_PER_FLIP": 1, "_SAMPLED": 100}.items():
+        monkeypatch.setattr(reference, name, value)
     generator = torch.Generator().manual_seed(seed)
-    nodes, count = [(6, 100), (40, 300), (200, 2_000)][seed % 3]
-    p = torch.randn(count, generator=generator) * spread
-    if seed % 2:
-        p = (p * 200 / spread).round() * spread / 200
+    nodes, count = [(3, 20), (40, 300), (200, 1_000)][seed % 3]
+    p = torch.randn(3, count, generator=generator) * spread
+    # Equal values, in part.
+    p[1] = (p[1] * 4 / spread).round() * spread / 4
     u = torch.randint(0, nodes - 1, (count,), generator=generator)
     v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
     unit = 1 << 36
     local = torch.randint(0, 4, (nodes,), generator=generator) * unit
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    gone_through = 0
-    for total in (0, 1, 5, 17, 200):
-        (expected,), _ = reference.take_above(
-            p[None], torch.zeros(1), u, v, total * unit, local, unit, whole=False, wanted=0
-        )
-        taken = triton_gpu.take_largest(*(t.to(device) for t in (p, u, v)), total * unit, local.to(device), unit)
-        if taken is not None:
-            gone_through += 1
-            assert torch.equal(taken.cpu(), expected)
-    # It may give up when many values are equal.
-    assert gone_through >= 4
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    for total, whole in itertools.product((0, 1, 5, 17, 200), (False, True)):
+        boxes = (torch.tensor([total * unit]), local)
+        tensors = (tensor.to(device) for tensor in (p, u, v, *boxes))
+        taken, finite = backend.take_largest(*tensors, unit, whole=whole)
+        assert bool(finite)
+        for values, found in zip(p, taken.cpu(), strict=True):
+            order = values.argsort(descending=True, stable=True)
+            order = order[values[order] > 0]
+            size = reference.steps_of(values[order], unit, whole)
+            expected, _ = one_by_one(size, u[order], v[order], total * unit, local)
+            assert found[order].tolist() == expected
+            assert int(found.sum()) == sum(expected)
+        assert bool(taken.any()) == (total > 0)
 
 
-def test_values_on_the_gpu_must_be_finite_too() -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    p, ends = torch.tensor([0.5, float("nan")], device=device), torch.zeros(2, dtype=torch.long, device=device)
-    with pytest.raises(ValueError, match="expected finite values"):
-        triton_gpu.take_largest(p, ends, ends + 1, 1, ends, 1)
-
-
-def test_more_large_values_than_there_is_room_for_are_not_done() -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    p, ends = torch.ones(1, 100, device=device), torch.zeros(100, dtype=torch.long, device=device)
-    local = torch.full((2,), 10**6, device=device)
-    for wanted, expected in ((40, False), (50, True)):
-        _, done = triton_gpu.take_above(
-            p, torch.zeros(1, device=device), ends, ends + 1, 10**6, local, 1, whole=True, wanted=wanted
-        )
-        assert done == [expected]
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_without_positive_values_nothing_is_taken(backend: Backend) -> None:
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    p, ends = torch.tensor([[0.0, -0.5]], device=device), torch.zeros(2, dtype=torch.long, device=device)
+    taken, finite = backend.take_largest(p, ends, ends + 1, ends[:1] + 5, ends + 5, 1, whole=True)
+    assert (taken.tolist(), bool(finite)) == ([[False, False]], True)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_values_that_are_not_finite_are_refused(backend: Backend, bad: float) -> None:
+def test_values_that_are_not_finite_are_told_of(backend: Backend, bad: float) -> None:
     device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
-    p, ends = torch.tensor([[0.5, bad]], device=device), torch.zeros(2, dtype=torch.long, device=device)
-    with pytest.raises(ValueError, match="expected finite values"):
-        backend.take_above(p, p.new_zeros(1), ends, ends + 1, 1, ends, 1, whole=True, wanted=2)
+    for at in range(3):
+        p, ends = torch.full((2, 3), 0.5, device=device), torch.zeros(3, dtype=torch.long, device=device)
+        p[1, at] = bad
+        _, finite = backend.take_largest(p, ends, ends + 1, ends[:1] + 5, ends + 5, 1, whole=True)
+        assert not bool(finite)

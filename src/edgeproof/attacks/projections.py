@@ -20,13 +20,6 @@ _PASSES = {"cpu": 2, "cuda": 5}
 _SEARCHED = {"cuda"}
 # Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
 _STEPS_PER_UNIT = 1 << 36
-# Largest values that the greedy choice looks at first, at least, for each flip, and as a share of all; on most steps they use
-# up the budget.
-_LOOKED_AT_FIRST = 1024
-_LOOKED_AT_PER_FLIP = 64
-_LOOKED_AT_SHARE = 1 / 16
-# Values that tell which are the largest.
-_SAMPLED = 1 << 16
 # Beyond this, single precision leaves too few digits behind the point.
 _LARGE = 1024.0
 
@@ -92,7 +85,7 @@ def _lowered_exactly(p: Tensor, threshold: Tensor) -> Tensor:
     return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
 
 
-def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor, effort: int) -> tuple[Tensor, Tensor, Tensor]:
+def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`project_local` without a word to the host.
 
     Args:
@@ -100,13 +93,12 @@ def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor, effort:
         pairs: which pair each belongs to.
         total: what :func:`boxes` gave, shape ``[1]``.
         local: likewise.
-        effort: about how many are taken; a GPU gives up if there are many more.
 
     Returns:
-        The projection; whether it was not given up; and whether all values are finite.
+        The projection; and whether all values are finite. If not, the projection is of no use.
     """
-    taken, done, finite = dispatch.take_unattended(p, pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, effort)
-    return torch.where(taken, p.clamp(0, 1), 0.0), done, finite
+    (taken,), finite = dispatch.take_largest(p[None], pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, whole=False)
+    return torch.where(taken, p.clamp(0, 1), 0.0), finite
 
 
 def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[int, Tensor]:
@@ -182,42 +174,16 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     u, v = (pairs.u, pairs.v) if isinstance(pairs, Pairs) else pairs
     if p.shape[1:] != u.shape:
         raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
-    p = p.detach()
-    taken = torch.zeros_like(p, dtype=torch.bool)
     if not p.numel():
-        return taken
-    most = u.numel()
+        return torch.zeros_like(p, dtype=torch.bool)
     num_nodes = pairs.num_nodes if isinstance(pairs, Pairs) else int(torch.maximum(u.amax(), v.amax())) + 1
-    total, room = boxes(budget, num_nodes, most, p.device)
-    if p.size(0) == 1 and not whole:
-        at_once = dispatch.take_largest(p[0], u, v, total, room, _STEPS_PER_UNIT)
-        if at_once is not None:
-            return at_once[None]
-    rows, values = torch.arange(p.size(0), device=p.device), p
-    wanted = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * budget.total, int(_LOOKED_AT_SHARE * most)))
-    while True:
-        # Alg. 1: clip to [0, 1], and visit in descending order; the largest are looked at first.
-        found, done = dispatch.take_above(
-            *(values, _estimate(values, wanted), u, v, total, room, _STEPS_PER_UNIT), whole=whole, wanted=wanted
-        )
-        if all(done) and rows.numel() == p.size(0):
-            return found
-        finished = torch.tensor(done, device=p.device)
-        taken[rows[finished]] = found[finished]
-        rows = rows[~finished]
-        if not rows.numel():
-            return taken
-        values, wanted = p[rows], 8 * wanted
-
-
-def _estimate(p: Tensor, wanted: int) -> Tensor:
-    """For each row a value that about so many lie above; 0 if that may be all of them. Whoever needs more asks again."""
-    stride = max(1, p.size(1) // _SAMPLED)
-    among = wanted // stride + 1
-    sample = p[:, ::stride]
-    if among >= sample.size(1):
-        return p.new_zeros(p.size(0))
-    return sample.topk(among, sorted=False).values.amin(dim=1)
+    total, room = boxes(budget, num_nodes, u.numel(), p.device)
+    box = torch.full((1,), total, device=p.device)
+    # Alg. 1: clip to [0, 1], and visit in descending order.
+    taken, finite = dispatch.take_largest(p.detach(), u, v, box, room, _STEPS_PER_UNIT, whole=whole)
+    if not bool(finite):
+        raise ValueError("expected finite values to project")
+    return taken
 
 
 def _threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:

@@ -42,7 +42,6 @@ class RecordedAscent:
         keep_best: whether to remember the block of lowest accuracy.
         capacity: most pairs of non-zero weight. If it is half of ``steps.size``, the largest are kept where there are more: as
             many as plain steps keep of a block that is drawn anew.
-        effort: how hard the greedy projection tries before it gives up, in times of what is usually needed.
     """
 
     def __init__(
@@ -53,14 +52,13 @@ class RecordedAscent:
         *,
         keep_best: bool,
         capacity: int,
-        effort: int = 1,
     ) -> None:
         # Not the target itself, which holds its recordings: their memory must go when it goes.
         self.engine, self.counted, self.labels = target.engine(steps.loss), target.nodes, target.labels
         self.nodes, self.num_nodes, self.total = block.nodes, target.num_nodes, num_pairs(block.num_nodes)
         self.size = size = steps.size if steps.draws(self.total) else None
         self.greedy, self.keep_best, self.capacity = steps.greedy, keep_best, capacity
-        self.effort, self.cut = effort * capacity, size is not None and capacity == size // 2
+        self.cut = size is not None and capacity == size // 2
         device, like = target.device, block.flip
         self.generator = torch.Generator(device)
         # What a step reads and writes.
@@ -69,8 +67,8 @@ class RecordedAscent:
         self.learning_rate = like.new_zeros(())
         self.limit, self.box = like.new_zeros(1, dtype=torch.float64), self.number.new_zeros(1)
         self.room = self.number.new_zeros(self.num_nodes)
-        # What no room would mend; a projection that was given up; and the most pairs of non-zero weight.
-        self.hopeless, self.unfinished = torch.zeros(2, dtype=torch.bool, device=device)
+        # What no room would mend; and the most pairs of non-zero weight.
+        self.hopeless = torch.zeros((), dtype=torch.bool, device=device)
         self.most = self.number.new_zeros(())
         self.loss = like.new_zeros(())
         self.edges = _numbers(self.engine.edge_key, self.nodes, self.num_nodes)
@@ -138,12 +136,11 @@ class RecordedAscent:
         return self._block(number, flip, there > 0), float(self.best_accuracy)
 
     def _failed(self) -> bool:
-        return bool(self.hopeless | self.unfinished | (self.most > self.capacity))
+        return bool(self.hopeless | (self.most > self.capacity))
 
     def _start(self, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
         """Fill the other buffers that the first step reads."""
         self.hopeless.fill_(False)
-        self.unfinished.fill_(False)
         self.most.zero_()
         seed = torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
         self.generator.manual_seed(int(seed))
@@ -173,8 +170,7 @@ class RecordedAscent:
         gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
         value = torch.addcmul(self.flip, gradient, self.learning_rate)
         if self.greedy:
-            flip, done, finite = take_greedily(value, pairs, self.box, self.room, self.effort)
-            self.unfinished.logical_or_(~done)
+            flip, finite = take_greedily(value, pairs, self.box, self.room)
         else:
             flip, finite = project_global_unattended(value, self.limit)
         self.hopeless.logical_or_(~finite)

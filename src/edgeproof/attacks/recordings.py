@@ -25,8 +25,6 @@ _LEAST_CAPACITY, _PER_FLIP = 1024, 2
 _WORTH_RECORDING, _WORTH_RECORDING_ONCE = 8, 50
 # Steps that parts of a run begin with, each with room of its own.
 _PARTS = (1, 3, 6, 12)
-# How much harder the greedy projection tries after it gave up, and at most.
-_HARDER, _HARDEST = 8, 64
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Recording:
         self.made: dict[int, RecordedAscent] = {}
         # Of each part.
         self.capacity = [0] * len(starts)
-        self.effort, self.impossible = 1, False
+        self.impossible = False
 
     def run(
         self,
@@ -100,9 +98,7 @@ class Recording:
                 known: one for known, one in self.made.items() if any(c <= known <= 2 * c for c in self.capacity)
             }
             try:
-                recording = RecordedAscent(
-                    target, block, steps, keep_best=self.keep_best, capacity=capacity, effort=self.effort
-                )
+                recording = RecordedAscent(target, block, steps, keep_best=self.keep_best, capacity=capacity)
                 recording.record()
                 self.made[capacity] = recording
             except RuntimeError:
@@ -116,19 +112,13 @@ class Recording:
         return self.made[min(enough, default=capacity)]
 
     def _mend(self, part: int, failed: RecordedAscent) -> bool:
-        """Make room, or try harder, as the failure asks for; whether that can be done."""
+        """Make room after a failure; whether that can be done."""
         # As long as there can be enough it is tried: whether steps are recorded must not depend on earlier runs.
         if bool(failed.hopeless):
             return False
-        if int(failed.most) > failed.capacity:
-            # A little more than was needed.
-            self.capacity[part] = min(self.most, 1 << (int(failed.most) * 5 // 4).bit_length())
-            return failed.capacity < self.most
-        if self.effort >= _HARDEST:
-            return False
-        self.effort *= _HARDER
-        self.made.clear()
-        return True
+        # A little more than was needed.
+        self.capacity[part] = min(self.most, 1 << (int(failed.most) * 5 // 4).bit_length())
+        return failed.capacity < self.most
 
 
 def recording_of(target: Target, block: Block, steps: Steps, *, keep_best: bool) -> Recording | None:

@@ -184,26 +184,3 @@ def unrank(c, n):
     i -= (i * (2 * n - i - 1) // 2 > c).to(tl.int64)
     i += ((i + 1) * (2 * n - i - 2) // 2 <= c).to(tl.int64)
     return i, c - i * (2 * n - i - 1) // 2 + i + 1
-
-
-@triton.jit
-def keys_above(p, least, keys, report, count, capacity, PART: tl.constexpr):
-    """Keys of all positive values from a least one on: they sort by value, descending, and then by position.
-
-    One row of values per second program id. ``report`` counts them, and notes whether something is not finite.
-    """
-    row = tl.program_id(1)
-    e = tl.program_id(0) * PART + tl.arange(0, PART)
-    inside = e < count
-    x = tl.load(p + row.to(tl.int64) * count + e, mask=inside, other=0.0)
-    good = inside & (x > 0) & (x >= tl.load(least + row))
-    # The bits of positive numbers ascend with them.
-    key = ((0x7FFFFFFF - x.to(tl.int32, bitcast=True)).to(tl.int64) << 32) + e
-    many = tl.sum(good.to(tl.int32))
-    if many > 0:
-        place = tl.atomic_add(report + 2 * row, many.to(tl.int64))
-        slot = place + tl.cumsum(good.to(tl.int32), axis=0) - 1
-        tl.store(keys + row.to(tl.int64) * capacity + slot, key, mask=good & (slot < capacity))
-    odd = tl.sum((inside & ~(tl.abs(x) < float("inf"))).to(tl.int32))
-    if odd > 0:
-        tl.atomic_add(report + 2 * row + 1, odd.to(tl.int64))

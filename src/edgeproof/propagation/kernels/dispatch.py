@@ -40,25 +40,9 @@ class Backend(Protocol):
 
     def narrow(self, values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def take_above(
-        self,
-        p: Tensor,
-        least: Tensor,
-        u: Tensor,
-        v: Tensor,
-        total: int,
-        local: Tensor,
-        unit: int,
-        *,
-        whole: bool,
-        wanted: int,
-    ) -> tuple[Tensor, list[bool]]: ...
-
-    def take_largest(self, p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None: ...
-
-    def take_unattended(
-        self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    def take_largest(
+        self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
+    ) -> tuple[Tensor, Tensor]: ...
 
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
@@ -147,33 +131,16 @@ def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Ten
     return choose((few, many), backend).merge(few, many)
 
 
-def take_above(
+def take_largest(
     p: Tensor,
-    least: Tensor,
     u: Tensor,
     v: Tensor,
-    total: int,
+    total: Tensor,
     local: Tensor,
     unit: int,
     *,
     whole: bool,
-    wanted: int,
     backend: str | None = None,
-) -> tuple[Tensor, list[bool]]:
-    """Which of the largest values fit into a common box and one at each end, row by row, by the backend chosen."""
-    chosen = choose((p, u, v, local), backend)
-    return chosen.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)
-
-
-def take_largest(
-    p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, backend: str | None = None
-) -> Tensor | None:
-    """All values of one row that fit, by the backend chosen, if it has a short way to them."""
-    return choose((p, u, v, local), backend).take_largest(p, u, v, total, local, unit)
-
-
-def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int, *, backend: str | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """All values of one row that fit, without waiting for the GPU where there is one, by the backend chosen."""
-    return choose((p, u, v, local), backend).take_unattended(p, u, v, total, local, unit, effort)
+) -> tuple[Tensor, Tensor]:
+    """Which of the values fit into a common box and one at each end, row by row, by the backend chosen."""
+    return choose((p, u, v, local), backend).take_largest(p, u, v, total, local, unit, whole=whole)

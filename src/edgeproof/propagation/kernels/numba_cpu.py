@@ -93,37 +93,7 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
     return taken, bool(ended)
 
 
-take_above = partial(reference.take_above, take=take_in_order)
-take_largest = reference.take_largest
-take_unattended = reference.take_unattended
-
-
-def take_keys(
-    keys: Tensor, ends: Tensor, found: Tensor, total: int, local: Tensor, unit: int, *, whole: bool
-) -> tuple[list[Tensor], Tensor]:
-    """Which items fit, as :func:`take_in_order`, for rows of items in the order in which they are taken.
-
-    Args:
-        keys: the bits of each value, counted down from the largest, and its position, 32 bits each, shape ``[rows, m]``.
-        ends: the two ends of each item, 32 bits each, shape ``[rows, m]``.
-        found: how many items each row has, shape ``[rows]``.
-        total: the common box of a row.
-        local: the box of each node, for every row, shape ``[rows, nodes]``.
-        unit: how much room a value of 1 takes; a larger one takes as much.
-        whole: whether every value takes as much.
-
-    Returns:
-        Positions of the items taken in each row; and whether the common box ended it, shape ``[rows]``.
-    """
-    key = _array(keys)
-    taken, many = np.empty(key.shape, dtype=np.int64), np.zeros(len(key), dtype=np.int64)
-    ended = np.zeros(len(key), dtype=np.bool_)
-    # The bits of all values, as the numbers that they are.
-    value = np.empty(key.shape, dtype=np.float32)
-    bits = value.view(np.int32)
-    _take_keys(key, value, bits, _array(ends), _array(found), total, _array(local), unit, whole, taken, many, ended)
-    positions = torch.from_numpy(taken)
-    return [row[:count] for row, count in zip(positions, many.tolist(), strict=True)], torch.from_numpy(ended)
+take_largest = partial(reference.take_largest, take=take_in_order)
 
 
 @numba.njit(parallel=True, cache=True)
@@ -166,41 +136,6 @@ def _take_in_order(size: Array, u: Array, v: Array, total: int, room: Array, tak
             room[u[e]] -= size[e]
             room[v[e]] -= size[e]
     return False
-
-
-@numba.njit(parallel=True, cache=True)
-def _take_keys(
-    key: Array,
-    value: Array,
-    bits: Array,
-    ends: Array,
-    found: Array,
-    total: int,
-    local: Array,
-    unit: int,
-    whole: bool,
-    taken: Array,
-    many: Array,
-    ended: Array,
-) -> None:
-    for row in numba.prange(len(key)):
-        room, left = local[row].copy(), total
-        for e in range(found[row]):
-            u, v = ends[row, e] >> 32, ends[row, e] & 0xFFFFFFFF
-            # Most items find a full box, and as long as any item fits into the common one nothing else matters.
-            if left >= unit and (room[u] == 0 or room[v] == 0):
-                continue
-            bits[row, e] = 0x7FFFFFFF - (key[row, e] >> 32)
-            size = unit if whole else np.int64(np.ceil(min(np.float64(value[row, e]), 1.0) * unit))
-            if size > left:
-                ended[row] = True
-                break
-            if room[u] >= size and room[v] >= size:
-                taken[row, many[row]] = key[row, e] & 0xFFFFFFFF
-                many[row] += 1
-                left -= size
-                room[u] -= size
-                room[v] -= size
 
 
 @numba.njit(cache=True)

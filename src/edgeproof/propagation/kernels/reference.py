@@ -15,6 +15,11 @@ summary = "plain torch; any device; float32 and float64"
 _SLICE = 1 << 18
 # Units of rounding by which a sum of weights may be wrong.
 _ROUNDING = 64
+# Largest values that are looked at first when they are taken, at least, for each unit of room, and as a share of all; on most
+# occasions they use up the room.
+_LOOKED_AT_FIRST, _LOOKED_AT_PER_FLIP, _LOOKED_AT_SHARE = 1024, 64, 1 / 16
+# Values that tell which are the largest.
+_SAMPLED = 1 << 16
 
 # torch says once a process that CSR tensors are in beta. Their product with a dense matrix is tested here, and
 # a user can do nothing about the message, so it is spent at import.
@@ -207,94 +212,63 @@ def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
     return end_at(taken, size, total)
 
 
-def take_above(
+def take_largest(
     p: Tensor,
-    least: Tensor,
     u: Tensor,
     v: Tensor,
-    total: int,
+    total: Tensor,
     local: Tensor,
     unit: int,
     *,
     whole: bool,
-    wanted: int,
     take: Callable[[Tensor, Tensor, Tensor, int, Tensor], tuple[Tensor, bool]] = take_in_order,
-) -> tuple[Tensor, list[bool]]:
-    """Which of the largest values fit, taken in descending order, equal ones in their own order.
+) -> tuple[Tensor, Tensor]:
+    """Which values fit, taken in descending order, equal ones in their own order; see :func:`take_in_order`.
+
+    Only positive values are taken. A GPU that serves this does not wait for the host, which knows nothing of what is asked or
+    found; here the largest values are looked at first, on most occasions enough of them.
 
     Args:
-        p: values, one set of them per row, shape ``[rows, b]``.
-        least: values from this one on are looked at, shape ``[rows]``; only positive ones.
+        p: values, one set of them per row, shape ``[rows, b]``, at least one in each.
         u: one end of each, shape ``[b]``.
         v: its other end, shape ``[b]``.
-        total: the common box of a row; see :func:`take_in_order`.
+        total: the common box of a row, shape ``[1]``.
         local: the box of each node, for every row anew, shape ``[nodes]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
         whole: whether every value takes as much.
-        wanted: about how many values are looked at, for backends that must know.
         take: takes items in order.
 
     Returns:
-        Which were taken, shape ``[rows, b]``; and for each row whether that is all there is to take: the common box ended it,
-        or all positive values were looked at. Where that is false, what was taken may be of no use.
+        Which were taken, shape ``[rows, b]``; and whether all values are finite. If not, what was taken is of no use.
     """
-    check_finite(bool(p.sum().isfinite()))
-    taken, done = torch.zeros_like(p, dtype=torch.bool), []
-    for row, (values, threshold) in enumerate(zip(p, least.tolist(), strict=True)):
-        positions = (values >= threshold if threshold > 0 else values > 0).nonzero().squeeze(1)
-        positions = positions[values[positions].argsort(descending=True, stable=True)]
-        fits, ended = take(steps_of(values[positions], unit, whole), u[positions], v[positions], total, local)
-        taken[row, positions] = fits
-        done.append(ended or threshold <= 0)
-    return taken, done
+    finite = torch.stack(torch.aminmax(p)).isfinite().all()
+    taken = torch.zeros_like(p, dtype=torch.bool)
+    if not bool(finite):
+        return taken, finite
+    box = int(total)
+    first = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * (box // unit), int(_LOOKED_AT_SHARE * p.size(1))))
+    for values, found in zip(p, taken, strict=True):
+        wanted, ended = first, False
+        while not ended:
+            least = _estimate(values, wanted)
+            positions = (values >= least if least > 0 else values > 0).nonzero().squeeze(1)
+            positions = positions[values[positions].argsort(descending=True, stable=True)]
+            fits, ended = take(steps_of(values[positions], unit, whole), u[positions], v[positions], box, local)
+            ended, wanted = ended or least <= 0, 8 * wanted
+        found[positions] = fits
+    return taken, finite
 
 
-def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
-    """All that :func:`take_above` takes from one row of values, asked again and again; none if there is no shorter way.
-
-    Args:
-        p: values, shape ``[b]``.
-        u: one end of each, shape ``[b]``.
-        v: its other end, shape ``[b]``.
-        total: the common box.
-        local: the box of each node, shape ``[nodes]``.
-        unit: how much room a value of 1 takes; a larger one takes as much.
-    """
-    return None
-
-
-def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`take_above` takes from one row of values in all, for who cannot ask again.
-
-    A GPU that serves this does not wait for the host, which knows nothing of what is asked or found.
-
-    Args:
-        p: values in single precision, shape ``[b]``, at least one.
-        u: one end of each, shape ``[b]``.
-        v: its other end, shape ``[b]``.
-        total: the common box, shape ``[1]``.
-        local: the box of each node, shape ``[nodes]``.
-        unit: how much room a value of 1 takes; a larger one takes as much.
-        effort: about how many are taken; who looks at a few at a time gives up if there are many more.
-
-    Returns:
-        Which were taken, shape ``[b]``; whether that is all there is to take; and whether all values are finite.
-    """
-    finite, boxes = p.isfinite().all(), (int(total), local, unit)
-    taken, _ = take_above(p.nan_to_num(0, 0, 0)[None], p.new_zeros(1), u, v, *boxes, whole=False, wanted=p.numel())
-    return taken[0], torch.ones_like(finite), finite
+def _estimate(p: Tensor, wanted: int) -> float:
+    """A value that about so many lie above; 0 if that may be all of them. Whoever needs more asks again."""
+    stride = max(1, p.numel() // _SAMPLED)
+    among, sample = wanted // stride + 1, p[::stride]
+    return 0.0 if among >= sample.numel() else float(sample.topk(among, sorted=False).values.amin())
 
 
 def steps_of(value: Tensor, unit: int, whole: bool) -> Tensor:
     """How much room each value takes, in whole numbers, rounded up."""
     return (torch.ones_like(value) if whole else value.clamp(max=1)).double().mul_(unit).ceil_().long()
-
-
-def check_finite(finite: bool) -> None:
-    if not finite:
-        raise ValueError("expected finite values to project")
 
 
 def end_at(taken: Tensor, size: Tensor, total: int) -> tuple[Tensor, bool]:

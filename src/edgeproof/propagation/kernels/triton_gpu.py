@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgeproof._tensors import on_host
-from edgeproof.propagation.kernels import numba_cpu, reference
+from edgeproof.propagation.kernels import reference
 
 try:
     import triton
@@ -32,9 +31,8 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
-# Of values taken on the GPU: how many are looked at in a round (about half of these) and at once, and sampled for that; rounds
-# beside those that it takes to look at so many as are taken; where the host waits, rounds after which it looks, and how often.
-_CAPACITY, _AT_ONCE, _SAMPLE, _MORE_ROUNDS, _ROUNDS, _TRIES = 8192, 1024, 8192, 4, 10, 12
+# Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
+_WIDE, _GROUP = 2048, 64
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
@@ -144,101 +142,21 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
     return divided, ends
 
 
-def take_above(
-    p: Tensor, least: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int, *, whole: bool, wanted: int
-) -> tuple[Tensor, list[bool]]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_above`.
-
-    The GPU finds the largest values and sorts them. To take them one after another is the CPU's: each depends on those before
-    it, and they are few.
-    """
+def take_largest(
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
+) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_largest`: all are sorted, then one program goes through a row."""
+    if p.dtype != torch.float32:
+        return reference.take_largest(p, u, v, total, local, unit, whole=whole)
     rows, count = p.shape
-    if p.dtype != torch.float32 or not count:
-        return reference.take_above(p, least, u, v, total, local, unit, whole=whole, wanted=wanted)
-    capacity = 2 * min(wanted, count)
-    keys = torch.full((rows, capacity), torch.iinfo(torch.long).max, device=p.device)
-    report = torch.zeros(rows, 2, dtype=torch.long, device=p.device)
-    programs.keys_above[(triton.cdiv(count, 1024), rows)](
-        p.contiguous(), least, keys, report, count, capacity, PART=1024
-    )
-    keys = keys.sort(dim=1).values
-    position = (keys & 0xFFFFFFFF).clamp_(max=count - 1)
-    ends = (u[position] << 32) | v[position]
-    everything = (least <= 0).long()[:, None]
-    # All in one piece: the host waits once.
-    parts = (report, everything, keys, ends, local.expand(rows, -1))
-    report, everything, keys, ends, room = on_host(torch.cat(parts, dim=1)).split(
-        [part.size(1) for part in parts], dim=1
-    )
-    reference.check_finite(not report[:, 1].any())
-    found = report[:, 0].clamp(max=capacity)
-    positions, ended = numba_cpu.take_keys(keys, ends, found, total, room, unit, whole=whole)
-    places = torch.cat([row * count + chosen for row, chosen in enumerate(positions)]).to(p.device)
-    taken = torch.zeros(rows * count, dtype=torch.bool, device=p.device).index_fill_(0, places, True).view(rows, count)
-    return taken, ((report[:, 0] <= capacity) & (ended | (everything[:, 0] > 0))).tolist()
-
-
-def take_largest(p: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor, unit: int) -> Tensor | None:
-    """See :func:`edgeproof.propagation.kernels.reference.take_largest`."""
-    if p.dtype != torch.float32 or not p.numel():
-        return None
-    taking = _Taking(p, u, v, torch.full((1,), total, device=p.device), local, unit)
-    for _ in range(_TRIES):
-        taking.go_on(_ROUNDS)
-        done, finite = torch.stack([taking.done, taking.finite]).tolist()
-        reference.check_finite(finite)
-        if done:
-            return taking.taken
-    return None
-
-
-def take_unattended(
-    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, effort: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
-    taking = _Taking(p, u, v, total, local, unit)
-    taking.go_on(_MORE_ROUNDS + effort // (_CAPACITY // 2))
-    return taking.taken, taking.done, taking.finite
-
-
-class _Taking:
-    """Values that are taken in rounds; see :mod:`edgeproof.propagation.kernels._triton_greedy`, and for the arguments
-    :func:`edgeproof.propagation.kernels.reference.take_unattended`."""
-
-    def __init__(self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int) -> None:
-        device = p.device
-        self.p, self.u, self.v, self.unit, self.room = p.contiguous(), u, v, unit, local.clone()
-        self.state = torch.zeros(5, dtype=torch.int32, device=device)
-        self.state[0] = torch.where(total[0] < unit, greedy.STRICT.value, greedy.PASSING.value)
-        self.ledger = torch.cat([total, torch.full((1,), greedy.BEYOND.value, device=device)])
-        self.keys = torch.empty(2, _CAPACITY, dtype=torch.long, device=device)
-        self.first_at = torch.full(local.shape, greedy.LATE.value, dtype=torch.int32, device=device)
-        self.asked_at = torch.zeros_like(local)
-        self.taken = torch.zeros(p.numel(), dtype=torch.bool, device=device)
-
-    def go_on(self, rounds: int) -> None:
-        count, at_once = self.p.numel(), min(_AT_ONCE, _CAPACITY)
-        stride = triton.cdiv(count, _SAMPLE)
-        wanted = triton.cdiv(_CAPACITY // 2, stride)
-        found, ordered = self.keys
-        shared = (self.p, self.u, self.v, self.room, self.state, self.ledger, self.unit)
-        taking = (self.u, self.v, self.room, self.state, self.ledger, ordered, self.taken, self.first_at, self.asked_at)
-        for _ in range(rounds):
-            greedy.set_threshold[(1,)](*shared, count, stride, wanted, SAMPLE=_SAMPLE, num_warps=32)
-            greedy.gather_keys[(triton.cdiv(count, 1024),)](*shared, found, count, _CAPACITY, PART=1024)
-            greedy.order_keys[(triton.cdiv(_CAPACITY, 32),)](
-                self.state, found, ordered, _CAPACITY, PART=32, AGAINST=256
-            )
-            greedy.take[(1,)](*taking, self.unit, CAPACITY=_CAPACITY, PART=at_once, num_warps=at_once // 32)
-
-    @property
-    def done(self) -> Tensor:
-        done: Tensor = self.state[0] == greedy.DONE.value
-        return done
-
-    @property
-    def finite(self) -> Tensor:
-        return self.state[2] == 0
+    value, position = p.sort(dim=1, descending=True, stable=True)
+    # What is not a number comes first.
+    finite = value[:, :: max(1, count - 1)].isfinite().all()
+    room, taken = local.repeat(rows, 1), torch.zeros_like(p, dtype=torch.bool)
+    fitting = torch.empty(rows, _WIDE, dtype=torch.int32, device=p.device)
+    buffers = (value, position, u, v, total, room, fitting, taken)
+    greedy.take[(rows,)](*buffers, unit, count, local.numel(), WHOLE=whole, WIDE=_WIDE, GROUP=_GROUP)
+    return taken, finite
 
 
 def _sizes(channels: int) -> dict[str, int]:
