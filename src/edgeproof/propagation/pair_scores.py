@@ -134,10 +134,11 @@ def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
         blame = torch.addcmul(joined_b * _join(out), _join(grad_x), joined_h).sum(dim=1)
         return joined_b * column, joined_h * column, -0.5 * scale.square() * blame
     # Call by call: joined first, the products would need several times the memory of the result.
+    everyone = torch.arange(scale.numel(), device=scale.device)
     blame = torch.zeros_like(scale)
-    for call_b, call_out, call_grad, call_h in zip(b, out, grad_x, h, strict=True):
-        blame += torch.addcmul(call_b * call_out, call_grad, call_h).sum(dim=1)
-    return _join([part * column for part in b]), _join([part * column for part in h]), -0.5 * scale.square() * blame
+    for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
+        blame += dispatch.gathered_dot(left, right, everyone, everyone)
+    return _join_scaled(b, column), _join_scaled(h, column), -0.5 * scale.square() * blame
 
 
 def _attended(rule: Attention, call: Call) -> Attended:
@@ -150,6 +151,14 @@ def _attended(rule: Attention, call: Call) -> Attended:
 
 def _join(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _join_scaled(parts: list[Tensor], column: Tensor) -> Tensor:
+    widths = [part.size(1) for part in parts]
+    joined = column.new_empty(column.size(0), sum(widths))
+    for part, place in zip(parts, joined.split(widths, dim=1), strict=True):
+        torch.mul(part, column, out=place)
+    return joined
 
 
 def _known(tensor: Tensor | None) -> Tensor:

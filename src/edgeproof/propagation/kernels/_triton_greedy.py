@@ -4,18 +4,9 @@
 import triton
 import triton.language as tl
 
-LATE = tl.constexpr(0x7FFFFFFF)
 
-
-@triton.jit
-def size_of(value, unit, WHOLE: tl.constexpr):
-    """How much room a value takes."""
-    if WHOLE:
-        value = tl.where(value > 0, 1.0, 0.0)
-    return tl.ceil(tl.minimum(value, 1.0).to(tl.float64) * unit).to(tl.int64)
-
-
-@triton.jit
+# Compiling takes seconds; sizes that it would be repeated for make no difference.
+@triton.jit(do_not_specialize=["unit", "count", "nodes"])
 def take(
     value,
     position,
@@ -23,7 +14,8 @@ def take(
     v,
     total,
     room,
-    fitting,
+    asked,
+    disputed,
     taken,
     unit,
     count,
@@ -34,13 +26,12 @@ def take(
 ):
     """Algorithm 1 on values in descending order, one row of them per program.
 
-    A pair that does not fit at one of its ends never will, and most do not: many are looked at together, and those that fit
-    are gone through in small groups. In a group a pair is taken at once if it fits even when all before it are taken; then the
-    others are looked at again.
+    Many are looked at together. A pair that does not fit at one of its ends never will, and most do not. Where all that fit at
+    a node fit together, nothing is disputed: their order does not matter. What is disputed at one of its ends is gone through
+    in small groups.
 
     While a whole unit is left in the common box, every value fits into it. After that the first value that is larger than what
-    is left ends it all. Values descend, so this can only be the one behind a value that was taken, which is why the last few
-    are taken one by one.
+    is left ends it all. Values descend, so this can only be the one behind a value that was taken.
 
     Args:
         value: in descending order, shape ``[rows, count]``.
@@ -49,7 +40,8 @@ def take(
         v: its other end.
         total: the common box, shape ``[1]``.
         room: what is left at each node, shape ``[rows, nodes]``.
-        fitting: workspace, shape ``[rows, WIDE]``.
+        asked: zeros, as workspace, shape ``[rows, nodes]``.
+        disputed: workspace, shape ``[rows, 4, WIDE]``.
         taken: zeros, to be set to one for each position taken, shape ``[rows, count]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
     """
@@ -57,7 +49,8 @@ def take(
     value += row * count
     position += row * count
     room += row * nodes
-    fitting += row * WIDE
+    asked += row * nodes
+    disputed += row * 4 * WIDE
     taken += row * count
     left = tl.load(total)
     going = (left >= unit) | (size_of(tl.load(value), unit, WHOLE) <= left)
@@ -67,18 +60,39 @@ def take(
         x = tl.load(value + place, mask=place < count, other=0.0)
         present = x > 0
         e = tl.load(position + place, mask=present, other=0)
+        i = tl.load(u + e, mask=present, other=0)
+        j = tl.load(v + e, mask=present, other=0)
         size = size_of(x, unit, WHOLE)
-        # Volatile: another thread may have written them.
-        room_i = tl.load(room + tl.load(u + e, mask=present, other=0), mask=present, other=0, volatile=True)
-        room_j = tl.load(room + tl.load(v + e, mask=present, other=0), mask=present, other=0, volatile=True)
-        fits = present & (room_i >= size) & (room_j >= size)
-        many = tl.sum(fits.to(tl.int32))
-        tl.store(fitting + tl.cumsum(fits.to(tl.int32), axis=0) - 1, place, mask=fits)
+        # Volatile, here and below: another thread may have written them.
+        room_i = tl.load(room + i, mask=present, other=0, volatile=True)
+        room_j = tl.load(room + j, mask=present, other=0, volatile=True)
+        open_ = present & (room_i >= size) & (room_j >= size)
+        if left - tl.sum(tl.where(open_, size, 0)) >= unit:
+            tl.atomic_add(asked + i, size, mask=open_, sem="relaxed")
+            tl.atomic_add(asked + j, size, mask=open_, sem="relaxed")
+            tl.debug_barrier()
+            asked_i = tl.load(asked + i, mask=open_, other=0, volatile=True)
+            asked_j = tl.load(asked + j, mask=open_, other=0, volatile=True)
+            sure = open_ & (asked_i <= room_i) & (asked_j <= room_j)
+            tl.debug_barrier()
+            tl.store(asked + i, 0, mask=open_)
+            tl.store(asked + j, 0, mask=open_)
+            tl.atomic_add(room + i, -size, mask=sure, sem="relaxed")
+            tl.atomic_add(room + j, -size, mask=sure, sem="relaxed")
+            tl.store(taken + e, 1, mask=sure)
+            left -= tl.sum(tl.where(sure, size, 0))
+            open_ = open_ & (sure == 0)
+        many = tl.sum(open_.to(tl.int32))
+        slot = disputed + tl.cumsum(open_.to(tl.int32), axis=0) - 1
+        tl.store(slot, place, mask=open_)
+        tl.store(slot + WIDE, e, mask=open_)
+        tl.store(slot + 2 * WIDE, (i << 32) | j, mask=open_)
+        tl.store(slot + 3 * WIDE, size, mask=open_)
         tl.debug_barrier()
         first = tl.full([], 0, tl.int32)
         while going & (first < many):
-            left, going = take_group(
-                value, position, u, v, room, fitting, taken, unit, count, first, many, left, WHOLE, GROUP
+            left, going = take_disputed(
+                value, room, disputed, taken, unit, count, first, many, left, WHOLE, WIDE, GROUP
             )
             tl.debug_barrier()
             first += GROUP
@@ -88,13 +102,10 @@ def take(
 
 
 @triton.jit
-def take_group(
+def take_disputed(
     value,
-    position,
-    u,
-    v,
     room,
-    fitting,
+    disputed,
     taken,
     unit,
     count,
@@ -102,16 +113,21 @@ def take_group(
     many,
     left,
     WHOLE: tl.constexpr,
+    WIDE: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Take what fits of a group of pairs in order; what is left in the common box, and whether to go on."""
+    """Take what fits of a group of pairs in order; what is left in the common box, and whether to go on.
+
+    A pair is taken at once if it fits even when all before it are taken; then the others are looked at again.
+    """
     own = tl.arange(0, GROUP)
     inside = first + own < many
-    place = tl.load(fitting + first + own, mask=inside, other=0, volatile=True)
-    e = tl.load(position + place, mask=inside, other=0)
-    size = size_of(tl.load(value + place, mask=inside, other=0.0), unit, WHOLE)
-    i = tl.load(u + e, mask=inside, other=-1).to(tl.int32)
-    j = tl.load(v + e, mask=inside, other=-2).to(tl.int32)
+    slot = disputed + first + own
+    e = tl.load(slot + WIDE, mask=inside, other=0)
+    ends = tl.load(slot + 2 * WIDE, mask=inside, other=0)
+    size = tl.load(slot + 3 * WIDE, mask=inside, other=0)
+    i = (ends >> 32).to(tl.int32)
+    j = ends.to(tl.int32)
     room_i = tl.load(room + i, mask=inside, other=0, volatile=True)
     room_j = tl.load(room + j, mask=inside, other=0, volatile=True)
     open_ = inside & (room_i >= size) & (room_j >= size)
@@ -119,26 +135,35 @@ def take_group(
     at_i = (i[:, None] == i[None, :]) | (i[:, None] == j[None, :])
     at_j = (j[:, None] == i[None, :]) | (j[:, None] == j[None, :])
     earlier = own[None, :] < own[:, None]
-    one_by_one = left - tl.sum(tl.where(open_, size, 0)) < unit
     going = left >= 0
     while going & (tl.sum(open_.to(tl.int32)) > 0):
         wanted = tl.where(open_, size, 0)
         before_i = tl.sum(tl.where(at_i & earlier, wanted[None, :], 0), axis=1)
         before_j = tl.sum(tl.where(at_j & earlier, wanted[None, :], 0), axis=1)
         sure = open_ & (before_i + size <= room_i) & (before_j + size <= room_j)
-        if one_by_one:
-            chosen = tl.min(tl.where(open_, own, GROUP))
-            sure = open_ & (own == chosen)
+        sure = sure & (left - tl.cumsum(wanted, axis=0) >= unit)
+        # The first of them is sure, unless less than a unit would be left.
+        one_alone = tl.sum(sure.to(tl.int32)) == 0
+        if one_alone:
+            sure = open_ & (own == tl.min(tl.where(open_, own, GROUP)))
         spent = tl.where(sure, size, 0)
         left -= tl.sum(spent)
         tl.store(taken + e, 1, mask=sure)
         tl.atomic_add(room + i, -size, mask=sure, sem="relaxed")
         tl.atomic_add(room + j, -size, mask=sure, sem="relaxed")
-        if one_by_one:
-            behind = tl.sum(tl.where(sure, place, 0)) + 1
+        if one_alone:
+            behind = tl.sum(tl.load(slot, mask=sure, other=0)) + 1
             x = tl.load(value + behind, mask=behind < count, other=0.0)
             going = (left >= unit) | (size_of(x, unit, WHOLE) <= left) | (x <= 0)
         room_i -= tl.sum(tl.where(at_i, spent[None, :], 0), axis=1)
         room_j -= tl.sum(tl.where(at_j, spent[None, :], 0), axis=1)
         open_ = open_ & (sure == 0) & (room_i >= size) & (room_j >= size)
     return left, going
+
+
+@triton.jit
+def size_of(value, unit, WHOLE: tl.constexpr):
+    """How much room a value takes."""
+    if WHOLE:
+        value = tl.where(value > 0, 1.0, 0.0)
+    return tl.ceil(tl.minimum(value, 1.0).to(tl.float64) * unit).to(tl.int64)

@@ -153,9 +153,10 @@ def take_largest(
     # What is not a number comes first.
     finite = value[:, :: max(1, count - 1)].isfinite().all()
     room, taken = local.repeat(rows, 1), torch.zeros_like(p, dtype=torch.bool)
-    fitting = torch.empty(rows, _WIDE, dtype=torch.int32, device=p.device)
-    buffers = (value, position, u, v, total, room, fitting, taken)
-    greedy.take[(rows,)](*buffers, unit, count, local.numel(), WHOLE=whole, WIDE=_WIDE, GROUP=_GROUP)
+    disputed = room.new_empty(rows, 4, _WIDE)
+    buffers = (value, position, u, v, total, room, torch.zeros_like(room), disputed, taken)
+    sizes = {"WIDE": _WIDE, "GROUP": _GROUP, "num_warps": min(16, _WIDE // 32)}
+    greedy.take[(rows,)](*buffers, unit, count, local.numel(), WHOLE=whole, **sizes)
     return taken, finite
 
 
