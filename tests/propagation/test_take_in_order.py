@@ -83,6 +83,40 @@ def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("most", [0, 2, 50])
+def test_the_common_box_ends_it_where_the_plain_loop_says(
+    backend: Backend, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where hardly anything is left in it after all that are looked at together."""
+    monkeypatch.setattr(triton_gpu, "_WIDE", 32)
+    monkeypatch.setattr(triton_gpu, "_GROUP", 16)
+    generator = torch.Generator().manual_seed(0)
+    count, unit, total = 64, 1 << 36, 3
+    # The first half sums to about what the common box holds.
+    p = (0.09 + 0.01 * torch.rand(count, generator=generator)) * torch.linspace(0.9, 1.1, 40)[:, None]
+    u = torch.randint(0, 25, (count,), generator=generator)
+    v = u + torch.randint(1, 5, (count,), generator=generator)
+    local = torch.randint(most // 2, most + 1, (30,), generator=generator) * unit
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    tensors = (tensor.to(device) for tensor in (p, u, v, torch.tensor([total * unit]), local))
+    taken, _ = backend.take_largest(*tensors, unit, whole=False)
+    for values, found in zip(p, taken.cpu(), strict=True):
+        order = values.argsort(descending=True, stable=True)
+        size = reference.steps_of(values[order], unit, False)
+        assert found[order].tolist() == one_by_one(size, u[order], v[order], total * unit, local)[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_the_smallest_value_takes_room(backend: Backend) -> None:
+    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    p, ends = torch.tensor([[1e-13]], device=device), torch.zeros(2, dtype=torch.long, device=device)
+    for total, local in ((0, 5), (5, 0), (5, 5)):
+        boxes = (ends[:1] + total, ends + local)
+        taken, _ = backend.take_largest(p, ends[:1], ends[:1] + 1, *boxes, 1 << 36, whole=False)
+        assert bool(taken) == (total * local > 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_without_positive_values_nothing_is_taken(backend: Backend) -> None:
     device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
     p, ends = torch.tensor([[0.0, -0.5]], device=device), torch.zeros(2, dtype=torch.long, device=device)
