@@ -32,7 +32,7 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
-_WIDE, _GROUP = 2048, 64
+_WIDE, _GROUP = 2048, 32
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
