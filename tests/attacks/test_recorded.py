@@ -80,7 +80,7 @@ def replayed(
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no GPU, the steps that one would replay are made one by one, and nothing else is recorded."""
     if DEVICE.type == "cpu":
-        monkeypatch.setattr(RecordedAscent, "record", lambda self: None)
+        monkeypatch.setattr(RecordedAscent, "record", lambda self, *, warm=False: None)
         monkeypatch.setattr(EdgeGradientEngine, "_run", EdgeGradientEngine.run_on_tape)
 
 
@@ -391,7 +391,7 @@ def test_what_cannot_be_recorded_is_done_step_by_step(data: Data, monkeypatch: p
     unrecorded(monkeypatch)
     tries = []
 
-    def refuse(self: RecordedAscent) -> None:
+    def refuse(self: RecordedAscent, *, warm: bool = False) -> None:
         tries.append(self.capacity)
         raise RuntimeError("operation not permitted when stream is capturing")
 

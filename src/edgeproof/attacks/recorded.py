@@ -150,9 +150,13 @@ class RecordedAscent:
             self.flip.copy_(flip)
         self._keep(number, flip)
 
-    def record(self) -> None:
-        """Record a step, for :meth:`replay`; on a GPU only."""
-        self._graph, _ = record(self._step, self.number.device, self.generator)
+    def record(self, *, warm: bool = False) -> None:
+        """Record a step, for :meth:`replay`; on a GPU only.
+
+        Args:
+            warm: whether one like it, but for its room, has been recorded before.
+        """
+        self._graph, _ = record(self._step, self.number.device, self.generator, warm=warm)
 
     def _step(self) -> None:
         """One step: what is flipped is run, all pairs are scored, and the weights are moved and projected."""

@@ -99,7 +99,7 @@ class Recording:
             }
             try:
                 recording = RecordedAscent(target, block, steps, keep_best=self.keep_best, capacity=capacity)
-                recording.record()
+                recording.record(warm=bool(self.made))
                 self.made[capacity] = recording
             except RuntimeError:
                 # Something in the model needs the host, as a weighted median does; or memory suffices for plain steps only.

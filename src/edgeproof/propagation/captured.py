@@ -55,7 +55,7 @@ class CapturedRun:
 
 
 def record(
-    run: Callable[[], Result], device: torch.device, generator: torch.Generator | None = None
+    run: Callable[[], Result], device: torch.device, generator: torch.Generator | None = None, *, warm: bool = False
 ) -> tuple[torch.cuda.CUDAGraph, Result]:
     """Record a function without arguments, and give back what its replays will write over.
 
@@ -63,9 +63,9 @@ def record(
         run: the function; it must not look at values on the host.
         device: the GPU.
         generator: what it draws random numbers from, if it does.
+        warm: whether one like it has been recorded before.
     """
     # If an earlier recording were thrown away in the meantime, its memory would be freed, and this one spoilt.
-    gc.collect()
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -74,7 +74,7 @@ def record(
             aside = _side_stream(device)
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
-                for _ in range(3):
+                for _ in range(1 if warm else 3):
                     run()
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
