@@ -157,9 +157,9 @@ widely. `+0 -0` by split, with the best epoch of a training with the same settin
 {by_split}
 
 Where a GPRGNN begins matters to what is certified of it: these begin with the coefficients that the released scripts
-draw for these seeds (`init_seed`). With those that torch draws regular models reached 47.4 ± 12.4 on Citeseer and 28.6 ± 19.5 on
-Cora-ML `as_released` (commit 8041d46~1 has the records), single splits less than 10; models trained against LR-BCD 71.2 ± 0.8 on
-Citeseer and 77.6 ± 2.0 on Cora-ML (commit ef4739b), so it matters less to them.
+draw for these seeds (`init_seed`). With those that torch draws regular models reached 47.4 ± 12.4 on Citeseer and 28.6 ± 19.5
+on Cora-ML `as_released` (commit 8041d46~1 has the records), single splits less than 10; models trained against LR-BCD
+71.2 ± 0.8 and 77.6 ± 2.0 (commit ef4739b).
 
 ## Time
 

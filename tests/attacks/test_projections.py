@@ -89,6 +89,25 @@ def test_single_precision_stays_within_the_budget(values: torch.Tensor) -> None:
         assert float(project_global(values, budget).double().sum()) <= budget * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 900.0, 1e6])
+@pytest.mark.parametrize("budget", [0.0, 0.3, 7.0, 1e9])
+def test_without_the_host_it_is_the_same(budget: float, scale: float, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for shift in (0.0, -0.5, 0.9):
+        p = (torch.rand(500, generator=generator, dtype=dtype) + shift) * scale
+        found, finite = projections.project_global_unattended(p, torch.tensor([budget], dtype=torch.float64))
+        assert bool(finite)
+        assert found.dtype == dtype
+        assert torch.equal(found, project_global(p, budget))
+
+
+def test_without_the_host_values_that_are_no_numbers_are_told_of() -> None:
+    for bad in (float("nan"), float("inf")):
+        _, finite = projections.project_global_unattended(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
+        assert not bool(finite)
+
+
 def test_values_that_are_no_numbers_raise() -> None:
     for bad in (torch.nan, torch.inf):
         with pytest.raises(ValueError, match="expected finite values"):

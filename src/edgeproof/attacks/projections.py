@@ -71,14 +71,18 @@ def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor
     largest = p.detach().amax()
     finite = largest < torch.inf
     threshold = _threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
-    return torch.where(largest > _LARGE, _lowered_exactly(p, threshold), _lowered(p, threshold)), finite
+    # In double precision no digit is lost either way, so that one way serves both.
+    return _lowered_exactly(p, torch.where(largest > _LARGE, threshold, _rounded_up(threshold, p.dtype))), finite
 
 
 def _lowered(p: Tensor, threshold: Tensor) -> Tensor:
     # Rounded up, so that the sum stays within the budget.
-    rounded = threshold.to(p.dtype)
-    rounded = torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-    return (p - rounded).clamp_(0, 1)
+    return (p - _rounded_up(threshold, p.dtype)).clamp_(0, 1)
+
+
+def _rounded_up(threshold: Tensor, dtype: torch.dtype) -> Tensor:
+    rounded = threshold.to(dtype)
+    return torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
 
 
 def _lowered_exactly(p: Tensor, threshold: Tensor) -> Tensor:
