@@ -181,5 +181,12 @@ def test_values_that_are_not_finite_are_refused(bad: float) -> None:
 def test_values_must_fit_the_pairs() -> None:
     with pytest.raises(ValueError, match="one value per pair"):
         project_local(torch.tensor([0.5]), torch.tensor([[0, 1], [1, 2]]), ep.Budget(1))
+    for pairs, said in (
+        (torch.tensor([[0, 1], [1, 1]]), "expected pairs of different nodes, got 1 self-loops"),
+        (torch.tensor([[0, 1], [1, 2]], dtype=torch.int32), "expected pairs as an int64 tensor"),
+        (torch.tensor([[0, 1], [1, 9]]), "expected node ids between 0 and 2, got 0 to 9"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            project_local(torch.tensor([0.5, 0.4]), pairs, ep.Budget(1, torch.ones(3, dtype=torch.long)))
     with pytest.raises(ValueError, match="floating-point"):
         discretize(torch.tensor([1, 2]), torch.tensor([[0, 1], [1, 2]]), ep.Budget(1))

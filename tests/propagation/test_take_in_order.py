@@ -17,6 +17,10 @@ BACKENDS: list[Backend] = [reference, numba_cpu, triton_gpu]
 TAKES = {"reference": reference.take_in_order, "numba": numba_cpu.take_in_order}
 
 
+def device_of(backend: Backend) -> str:
+    return "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+
+
 def one_by_one(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[list[bool], bool]:
     room = local.tolist()
     taken = []
@@ -52,21 +56,22 @@ def test_items_are_taken_as_the_plain_loop_takes_them(name: str, seed: int) -> N
 def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
     backend: Backend, spread: float, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many values, a few at a time."""
+    """Of many values, a few at a time; in single or double precision."""
     for name, value in {"_WIDE": 64, "_GROUP": 16}.items():
         monkeypatch.setattr(triton_gpu, name, value)
     for name, value in {"_LOOKED_AT_FIRST": 10, "_LOOKED_AT_PER_FLIP": 1, "_SAMPLED": 100}.items():
         monkeypatch.setattr(reference, name, value)
     generator = torch.Generator().manual_seed(seed)
     nodes, count = [(3, 20), (40, 300), (200, 1_000)][seed % 3]
-    p = torch.randn(3, count, generator=generator) * spread
+    dtype = torch.float64 if seed == 4 else torch.float32
+    p = torch.randn(3, count, generator=generator, dtype=dtype) * spread
     # Equal values, in part.
     p[1] = (p[1] * 4 / spread).round() * spread / 4
     u = torch.randint(0, nodes - 1, (count,), generator=generator)
     v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
     unit = 1 << 36
     local = torch.randint(0, 4, (nodes,), generator=generator) * unit
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    device = device_of(backend)
     for total, whole in itertools.product((0, 1, 5, 17, 200), (False, True)):
         boxes = (torch.tensor([total * unit]), local)
         tensors = (tensor.to(device) for tensor in (p, u, v, *boxes))
@@ -97,7 +102,7 @@ def test_the_common_box_ends_it_where_the_plain_loop_says(
     u = torch.randint(0, 25, (count,), generator=generator)
     v = u + torch.randint(1, 5, (count,), generator=generator)
     local = torch.randint(most // 2, most + 1, (30,), generator=generator) * unit
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    device = device_of(backend)
     tensors = (tensor.to(device) for tensor in (p, u, v, torch.tensor([total * unit]), local))
     taken, _ = backend.take_largest(*tensors, unit, whole=False)
     for values, found in zip(p, taken.cpu(), strict=True):
@@ -107,8 +112,42 @@ def test_the_common_box_ends_it_where_the_plain_loop_says(
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_tensors_may_lie_in_memory_as_they_like(backend: Backend) -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(60, 4, generator=generator)
+    ends = torch.stack(
+        [torch.randint(0, 6, (60,), generator=generator), torch.randint(6, 12, (60,), generator=generator)]
+    )
+    unit = 1 << 36
+    boxes = [torch.tensor([9 * unit]), torch.full((12,), 2 * unit)]
+    found = []
+    for values, pairs in ((p.T, ends.T.contiguous().T), (p.T.contiguous(), ends)):
+        tensors = [tensor.to(device_of(backend)) for tensor in (values, *pairs, *boxes)]
+        found.append(backend.take_largest(*tensors, unit, whole=False)[0])
+    assert torch.equal(*found)
+    assert 9 <= int(found[0][0].sum()) <= 30
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("largest", [1e-3, 0.1, 3.0])
+def test_many_rows_side_by_side_are_taken_as_the_cpu_takes_them(largest: float) -> None:
+    """As many values at once as in earnest: all warps of a program, and more programs than a GPU runs at a time."""
+    generator = torch.Generator().manual_seed(0)
+    count, nodes, unit = 20_000, 300, 1 << 36
+    p = (torch.rand(300, count, generator=generator) - 0.2) * largest
+    u = torch.randint(0, nodes - 1, (count,), generator=generator)
+    v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
+    boxes = [torch.tensor([200 * unit]), torch.randint(0, 4, (nodes,), generator=generator) * unit]
+    expected, _ = numba_cpu.take_largest(p, u, v, *boxes, unit, whole=False)
+    tensors = [tensor.cuda() for tensor in (p, u, v, *boxes)]
+    for _ in range(3):
+        taken, _ = triton_gpu.take_largest(*tensors, unit, whole=False)
+        assert torch.equal(taken.cpu(), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_the_smallest_value_takes_room(backend: Backend) -> None:
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    device = device_of(backend)
     p, ends = torch.tensor([[1e-13]], device=device), torch.zeros(2, dtype=torch.long, device=device)
     for total, local in ((0, 5), (5, 0), (5, 5)):
         boxes = (ends[:1] + total, ends + local)
@@ -118,7 +157,7 @@ def test_the_smallest_value_takes_room(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_without_positive_values_nothing_is_taken(backend: Backend) -> None:
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    device = device_of(backend)
     p, ends = torch.tensor([[0.0, -0.5]], device=device), torch.zeros(2, dtype=torch.long, device=device)
     taken, finite = backend.take_largest(p, ends, ends + 1, ends[:1] + 5, ends + 5, 1, whole=True)
     assert (taken.tolist(), bool(finite)) == ([[False, False]], True)
@@ -127,7 +166,7 @@ def test_without_positive_values_nothing_is_taken(backend: Backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_values_that_are_not_finite_are_told_of(backend: Backend, bad: float) -> None:
-    device = "cuda" if backend is triton_gpu and torch.cuda.is_available() else "cpu"
+    device = device_of(backend)
     for at in range(3):
         p, ends = torch.full((2, 3), 0.5, device=device), torch.zeros(3, dtype=torch.long, device=device)
         p[1, at] = bad

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgeproof.budget import Budget
 from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.pairs import Pairs
+from edgeproof.propagation.pairs import Pairs, check_pairs
 
 # Thresholds examined at once.
 _FANOUT = 64
@@ -95,8 +95,8 @@ def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tupl
     Args:
         p: any values, shape ``[b]``, at least one.
         pairs: which pair each belongs to.
-        total: what :func:`boxes` gave, shape ``[1]``.
-        local: likewise.
+        total: the budget in all, as :func:`boxes` gives it.
+        local: and at each node, likewise.
 
     Returns:
         The projection; and whether all values are finite. If not, the projection is of no use.
@@ -105,8 +105,8 @@ def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tupl
     return torch.where(taken, p.clamp(0, 1), 0.0), finite
 
 
-def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[int, Tensor]:
-    """The budget in the steps that values are counted in: in all, and at each node.
+def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The budget in the steps that values are counted in: in all, shape ``[1]``, and at each node, shape ``[nodes]``.
 
     Args:
         budget: the budget.
@@ -119,7 +119,7 @@ def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tu
     if total > torch.iinfo(torch.long).max // _STEPS_PER_UNIT:
         raise ValueError(f"expected a budget that can be counted, got {budget.total} flips")
     local = torch.full((num_nodes,), total, device=device) if budget.local is None else budget.local.clamp(max=total)
-    return total * _STEPS_PER_UNIT, local * _STEPS_PER_UNIT
+    return torch.full((1,), total * _STEPS_PER_UNIT, device=device), local * _STEPS_PER_UNIT
 
 
 def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
@@ -167,7 +167,7 @@ def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
 def discretize_all(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
     """:func:`discretize` of every row of ``p``, shape ``[rows, b]``."""
     taken = _greedy(p, pairs, budget, whole=True)
-    # Both at once: a GPU is waited for twice, however many rows there are.
+    # All at once: a GPU is not waited for row by row.
     return list(taken.nonzero()[:, 1].split(taken.sum(dim=1).tolist()))
 
 
@@ -175,19 +175,27 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
     """Which pairs Algorithm 1 takes, for every row of values."""
     if not p.is_floating_point():
         raise ValueError(f"expected floating-point values, got {p.dtype}")
-    u, v = (pairs.u, pairs.v) if isinstance(pairs, Pairs) else pairs
+    if isinstance(pairs, Pairs):
+        u, v, num_nodes = pairs.u, pairs.v, pairs.num_nodes
+    else:
+        num_nodes = _num_nodes(pairs) if budget.local is None else budget.local.numel()
+        check_pairs(pairs, num_nodes)
+        u, v = pairs
     if p.shape[1:] != u.shape:
         raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
     if not p.numel():
         return torch.zeros_like(p, dtype=torch.bool)
-    num_nodes = pairs.num_nodes if isinstance(pairs, Pairs) else int(torch.maximum(u.amax(), v.amax())) + 1
     total, room = boxes(budget, num_nodes, u.numel(), p.device)
-    box = torch.full((1,), total, device=p.device)
     # Alg. 1: clip to [0, 1], and visit in descending order.
-    taken, finite = dispatch.take_largest(p.detach(), u, v, box, room, _STEPS_PER_UNIT, whole=whole)
+    taken, finite = dispatch.take_largest(p.detach(), u, v, total, room, _STEPS_PER_UNIT, whole=whole)
     if not bool(finite):
         raise ValueError("expected finite values to project")
     return taken
+
+
+def _num_nodes(pairs: Tensor) -> int:
+    """Of the smallest graph that has these pairs."""
+    return int(pairs.max()) + 1 if isinstance(pairs, Tensor) and pairs.numel() else 0
 
 
 def _threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ class RecordedAscent:
         """Be ready for the first step; see :func:`~edgeproof.attacks.ascent.ascend` for the arguments."""
         total, room = boxes(budget, self.num_nodes, self.flip.numel(), self.room.device)
         self.limit.fill_(budget.total)
-        self.box.fill_(total)
+        self.box.copy_(total)
         self.room.copy_(room)
         self._start(block.number, block.flip, generator)
 

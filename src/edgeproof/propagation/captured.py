@@ -63,7 +63,7 @@ def record(
         run: the function; it must not look at values on the host.
         device: the GPU.
         generator: what it draws random numbers from, if it does.
-        warm: whether one like it has been recorded before.
+        warm: whether one like it has been recorded before: one trial run is enough then.
     """
     # If an earlier recording were thrown away in the meantime, its memory would be freed, and this one spoilt.
     collecting = gc.isenabled()

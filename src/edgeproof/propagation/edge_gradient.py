@@ -178,9 +178,10 @@ class EdgeGradientEngine:
         self._captured: CapturedRun | None = None
         self._signed: tuple[Pairs, Tensor] | None = None
         self._in_graph = self._slow_path()
-        reason = self._adopt(path)
-        self._copies = Copies(self.model, data)
-        self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
+        with dispatch.using(backend):
+            reason = self._adopt(path)
+            self._copies = Copies(self.model, data)
+            self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
         small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
@@ -357,7 +358,7 @@ class EdgeGradientEngine:
                 logits = self.model.diffuse(self._encoded, adjacency)
                 loss = self.loss(logits[self.nodes], self.labels)
             tape.differentiate(loss)
-        return loss.detach(), logits.detach(), assemble(tape.calls)
+            return loss.detach(), logits.detach(), assemble(tape.calls)
 
     def _knows_rules(self) -> bool:
         """Whether the model propagates over matrices of known rule only, on this graph: on a larger one it may not."""

@@ -27,11 +27,11 @@ def take(
     """Algorithm 1 on values in descending order, one row of them per program.
 
     Many are looked at together. A pair that does not fit at one of its ends never will, and most do not. Where all that fit at
-    a node fit together, nothing is disputed: their order does not matter. What is disputed at one of its ends is gone through
-    in small groups.
+    a node fit together, nothing is disputed: their order does not matter. What is disputed at one of its ends, or in the common
+    box, is gone through in small groups.
 
-    While a whole unit is left in the common box, every value fits into it. After that the first value that is larger than what
-    is left ends it all. Values descend, so this can only be the one behind a value that was taken.
+    The first value that is larger than what is left in the common box ends it all. Values descend, so this can only be the one
+    behind a value that was taken, and none as long as the largest of those at hand would still fit in the end.
 
     Args:
         value: in descending order, shape ``[rows, count]``.
@@ -53,7 +53,7 @@ def take(
     disputed += row * 4 * WIDE
     taken += row * count
     left = tl.load(total)
-    going = (left >= unit) | (size_of(tl.load(value), unit, WHOLE) <= left)
+    going = size_of(tl.load(value), unit, WHOLE) <= left
     start = tl.full([], 0, tl.int32)
     while going & (start < count):
         place = start + tl.arange(0, WIDE)
@@ -67,7 +67,7 @@ def take(
         room_i = tl.load(room + i, mask=present, other=0, volatile=True)
         room_j = tl.load(room + j, mask=present, other=0, volatile=True)
         open_ = present & (room_i >= size) & (room_j >= size)
-        if left - tl.sum(tl.where(open_, size, 0)) >= unit:
+        if left - tl.sum(tl.where(open_, size, 0)) >= tl.max(size):
             tl.atomic_add(asked + i, size, mask=open_, sem="relaxed")
             tl.atomic_add(asked + j, size, mask=open_, sem="relaxed")
             tl.debug_barrier()
@@ -91,9 +91,7 @@ def take(
         tl.debug_barrier()
         first = tl.full([], 0, tl.int32)
         while going & (first < many):
-            left, going = take_disputed(
-                value, room, disputed, taken, unit, count, first, many, left, WHOLE, WIDE, GROUP
-            )
+            left, going = take_group(value, room, disputed, taken, unit, count, first, many, left, WHOLE, WIDE, GROUP)
             tl.debug_barrier()
             first += GROUP
         # Behind the last positive value there are no others.
@@ -102,7 +100,7 @@ def take(
 
 
 @triton.jit
-def take_disputed(
+def take_group(
     value,
     room,
     disputed,
@@ -130,6 +128,8 @@ def take_disputed(
     j = ends.to(tl.int32)
     room_i = tl.load(room + i, mask=inside, other=0, volatile=True)
     room_j = tl.load(room + j, mask=inside, other=0, volatile=True)
+    # Every warp has read them before one writes: otherwise they might disagree about what is open.
+    tl.debug_barrier()
     open_ = inside & (room_i >= size) & (room_j >= size)
     # Which pairs, along the second axis, share this or that end of a pair.
     at_i = (i[:, None] == i[None, :]) | (i[:, None] == j[None, :])
@@ -141,8 +141,8 @@ def take_disputed(
         before_i = tl.sum(tl.where(at_i & earlier, wanted[None, :], 0), axis=1)
         before_j = tl.sum(tl.where(at_j & earlier, wanted[None, :], 0), axis=1)
         sure = open_ & (before_i + size <= room_i) & (before_j + size <= room_j)
-        sure = sure & (left - tl.cumsum(wanted, axis=0) >= unit)
-        # The first of them is sure, unless less than a unit would be left.
+        sure = sure & (left - tl.cumsum(wanted, axis=0) >= tl.max(wanted))
+        # The first of them is sure, unless so little would be left that the next one might end it.
         one_alone = tl.sum(sure.to(tl.int32)) == 0
         if one_alone:
             sure = open_ & (own == tl.min(tl.where(open_, own, GROUP)))
@@ -154,7 +154,7 @@ def take_disputed(
         if one_alone:
             behind = tl.sum(tl.load(slot, mask=sure, other=0)) + 1
             x = tl.load(value + behind, mask=behind < count, other=0.0)
-            going = (left >= unit) | (size_of(x, unit, WHOLE) <= left) | (x <= 0)
+            going = size_of(x, unit, WHOLE) <= left
         room_i -= tl.sum(tl.where(at_i, spent[None, :], 0), axis=1)
         room_j -= tl.sum(tl.where(at_j, spent[None, :], 0), axis=1)
         open_ = open_ & (sure == 0) & (room_i >= size) & (room_j >= size)

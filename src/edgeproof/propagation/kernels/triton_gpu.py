@@ -146,8 +146,7 @@ def take_largest(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
 ) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.take_largest`: all are sorted, then one program goes through a row."""
-    if p.dtype != torch.float32:
-        return reference.take_largest(p, u, v, total, local, unit, whole=whole)
+    p, u, v = p.contiguous(), u.contiguous(), v.contiguous()
     rows, count = p.shape
     value, position = p.sort(dim=1, descending=True, stable=True)
     # What is not a number comes first.
