@@ -84,8 +84,15 @@ _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
 
 
-def _lrbcd(about: str, **settings: Any) -> Way:
-    return Way(about, attack=LRBCD().for_training(), epsilon=0.2, local=0.5, settings=TrainSettings(**settings))
+def _lrbcd(about: str, model: str = "GPRGNN", **settings: Any) -> Way:
+    return Way(
+        about,
+        model=model,
+        attack=LRBCD().for_training(),
+        epsilon=0.2,
+        local=0.5,
+        settings=TrainSettings(**settings),
+    )
 
 
 def _greedy(about: str, epsilon: float, local: float | None, dropout: float = 0.2, **settings: Any) -> Way:
@@ -135,6 +142,8 @@ OPTIONS = {
         local=0.5,
         settings=TrainSettings(min_epochs=100, warm_start=True, **_LABELS),
     ),
+    "cheb-lrbcd": _lrbcd("ChebNetII, LR-BCD training, as in the paper", "ChebNetII"),
+    "cheb-lrbcd-labels": _lrbcd("... labels of a model with weight decay", "ChebNetII", label_weight_decay=1e-3),
     "greedy-0.2": _greedy("Greedy R-BCD with the log margin, ε = 0.2, half the degree", 0.2, 0.5),
     "greedy-0.5": _greedy("... ε = 0.5, the degree", 0.5, 1.0),
     "greedy-0.7": _greedy("... ε = 0.7, the degree", 0.7, 1.0),
