@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 
 import torch
@@ -128,7 +129,7 @@ class Budget:
         local = None if self.local is None else self.local - self.used(flips)
         return Budget(self.total - flips.size(1), local)
 
-    @property
+    @cached_property
     def usable(self) -> Tensor | None:
         """Nodes that may take part in a flip, ascending; none if that is all of them."""
         if self.local is None or bool((self.local > 0).all()):

@@ -72,7 +72,7 @@ def replayed(
     recording: RecordedAscent, block: Block, budget: Budget, steps: Steps, watch: Watch | None = None
 ) -> Block | None:
     """All steps with the same room."""
-    recording.begin(block, budget, generator())
+    recording.begin(block, budget, 0)
     good = recording.replay(1, steps.count, steps, watch or Watch(DEVICE, ignore))
     return recording.block(block) if good else None
 
@@ -161,7 +161,7 @@ def test_every_pair_is_drawn_equally_often(data: Data) -> None:
     target, budget, size = target_of(data), Budget(0), 500
     block = sample_block(120, size, generator=generator())
     recording = RecordedAscent(target, block, steps_of(1, size, False), keep_best=False, capacity=16)
-    recording.begin(block, budget, generator())
+    recording.begin(block, budget, 0)
     times, rounds = torch.zeros(120 * 119 // 2, device=DEVICE), 4000
     for _ in range(rounds):
         number, _, sign = recording._drawn(size)
@@ -327,9 +327,9 @@ def test_more_flips_than_half_a_block_are_cut_where_it_is_drawn_anew_and_only_th
     monkeypatch.setattr(recordings, "_PER_FLIP", 0)
     target, starts, follow = target_of(data), [], RecordedAscent._start
 
-    def spy(self: RecordedAscent, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
+    def spy(self: RecordedAscent, number: Tensor, flip: Tensor, seed: int) -> None:
         starts.append(int((flip > 0).sum()))
-        follow(self, number, flip, generator)
+        follow(self, number, flip, seed)
 
     monkeypatch.setattr(RecordedAscent, "_start", spy)
     # So careful that the budget never bounds them.

@@ -91,20 +91,20 @@ class RecordedAscent:
         self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if whole else None
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def begin(self, block: Block, budget: Budget, generator: torch.Generator) -> None:
-        """Be ready for the first step; see :func:`~edgeproof.attacks.ascent.ascend` for the arguments."""
+    def begin(self, block: Block, budget: Budget, seed: int) -> None:
+        """Be ready for the first step, from this block within this budget; ``seed`` is of the pairs that are drawn."""
         total, room = boxes(budget, self.num_nodes, self.flip.numel(), self.room.device)
         self.limit.fill_(budget.total)
         self.box.copy_(total)
         self.room.copy_(room)
-        self._start(block.number, block.flip, generator)
+        self._start(block.number, block.flip, seed)
 
-    def follow(self, earlier: RecordedAscent, generator: torch.Generator) -> None:
+    def follow(self, earlier: RecordedAscent, seed: int) -> None:
         """Be ready for the steps after those that another recording, or this one, has made; its room may be another."""
         for mine, known in ((self.limit, earlier.limit), (self.box, earlier.box), (self.room, earlier.room)):
             mine.copy_(known)
         flipped = (earlier.number, earlier.weight) if self.size else (self.fixed[0], earlier.flip)
-        self._start(*flipped, generator)
+        self._start(*flipped, seed)
 
     def replay(self, first: int, last: int, steps: Steps, watch: Watch) -> bool:
         """Make the steps of these numbers; whether all went well."""
@@ -138,12 +138,11 @@ class RecordedAscent:
     def _failed(self) -> bool:
         return bool(self.hopeless | (self.most > self.capacity))
 
-    def _start(self, number: Tensor, flip: Tensor, generator: torch.Generator) -> None:
+    def _start(self, number: Tensor, flip: Tensor, seed: int) -> None:
         """Fill the other buffers that the first step reads."""
         self.hopeless.fill_(False)
         self.most.zero_()
-        seed = torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
-        self.generator.manual_seed(int(seed))
+        self.generator.manual_seed(seed)
         if self.keep_best:
             self.best_accuracy.fill_(math.inf)
         if self.size is None:

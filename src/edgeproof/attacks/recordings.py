@@ -73,14 +73,16 @@ class Recording:
         self.capacity = [max(least, capacity) for capacity in self.capacity]
         before, best = None, None
         starts = [start for start in self.starts if start <= steps.count]
+        # All at once: a GPU is waited for.
+        seeds = torch.randint(1 << 62, (len(starts),), generator=generator, device=generator.device).tolist()
         for part, (first, after) in enumerate(pairwise([*starts, steps.count + 1])):
             ascent = self._with_room(self.capacity[part], target, block, steps)
             if ascent is None:
                 return Outcome(None)
             if before is None:
-                ascent.begin(block, budget, generator)
+                ascent.begin(block, budget, seeds[part])
             else:
-                ascent.follow(before, generator)
+                ascent.follow(before, seeds[part])
             if not ascent.replay(first, after - 1, steps, watch):
                 return Outcome(None, again=self._mend(part, ascent))
             if self.keep_best and (best is None or float(ascent.best_accuracy) < best[1]):

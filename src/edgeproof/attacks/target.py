@@ -104,6 +104,8 @@ class Target:
         right = correct.sum(dim=1).tolist()
         # The loss decides among those of the lowest accuracy only.
         lowest = [index for index, count in enumerate(right) if count == min(right)]
+        if len(lowest) == 1:
+            return candidates[lowest[0]]
         losses_of = torch.vmap(lambda z: engine.loss(z, self.labels))(logits[lowest])
         return candidates[lowest[int(losses_of.argmax())]]
 

@@ -125,7 +125,7 @@ class Adversary:
             start: flips to begin at; none to begin with nothing.
         """
         self.target.refresh()
-        budget = Budget(round(share * self.budget.total), self.budget.local)
+        budget = self.budget if share == 1 else Budget(round(share * self.budget.total), self.budget.local)
         # A seed for every epoch, so that an interrupted run needs no generator's state to go on.
         generator = torch.Generator(self.target.device).manual_seed(self.seed * _EPOCHS + epoch)
         try:
