@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,12 @@ def test_kinds_for_figures_are_attacks_by_another_name() -> None:
     table, free = Measure(recipe, "LRBCD"), Measure(recipe, "LRBCD-global")
     assert isinstance(free.attack, LRBCD)
     assert (free.attack, free.epsilons, free.local, table.local) == (table.attack, table.epsilons, None, 0.5)
+    slow = Measure(recipe, "LRBCD-global-slow")
+    assert (slow.attack, slow.local) == (replace(free.attack, lr=3.0), None)
     degrees = Measure(recipe, "degrees")
     assert degrees.attack == PRBCD()
     assert (degrees.epsilons, degrees.local) == ((0.1, 0.25), None)
-    kinds = ("clean", "LRBCD", "LRBCD-global", "PRBCD", "degrees", "filter", "diffusion")
+    kinds = ("clean", "LRBCD", "LRBCD-global", "LRBCD-global-slow", "PRBCD", "degrees", "filter", "diffusion")
     assert len({Store("x").path(Measure(recipe, kind).identity) for kind in kinds}) == len(kinds)
 
 
@@ -148,23 +151,23 @@ def test_what_is_missing_is_said_and_the_rest_is_drawn(store: Store) -> None:
     figure = find_figure("attacks")
     nothing = figure.draw(store)
     assert nothing.figure is None
-    assert (nothing.there, nothing.wanted) == (0, 36)
-    there = [one for one in figure.measures() if one.recipe.row.model == "GCN" and one.kind != "LRBCD-global"]
+    assert (nothing.there, nothing.wanted) == (0, 45)
+    there = [one for one in figure.measures() if one.recipe.row.model == "GCN" and "global" not in one.kind]
     fill(store, there[:-1])
     drawing = figure.draw(store)
     assert drawing.figure is not None
-    assert "INCOMPLETE: 28 of 36 measurements are missing." in drawing.note
+    assert "INCOMPLETE: 37 of 45 measurements are missing." in drawing.note
     assert drawing.missing == (
-        "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD",
-        "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD",
-        "cora_ml GCN, self-trained: LRBCD-global, LRBCD (2 of 3 seeds)",
+        "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
+        "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
+        "cora_ml GCN, self-trained: LRBCD-global, LRBCD (2 of 3 seeds), LRBCD-global-slow",
     )
     gprgnn, _, gcn = drawing.figure.axes
     assert [text.get_text() for text in gprgnn.texts] == ["not run yet"]
     assert len(gcn.containers) == 2
     page = figures_page([(figure, drawing), (find_figure("karate"), find_figure("karate").draw(store))], "pictures")
     assert "![Figure 14: Cora-ML: PR-BCD and LR-BCD on self-trained models](pictures/attacks.png)" in page
-    assert "`edgeproof reproduce fig:app_comparison_att`: 8 of 36 measurements are there." in page
+    assert "`edgeproof reproduce fig:app_comparison_att`: 8 of 45 measurements are there." in page
     assert "pictures/karate" not in page
     assert "Not run yet." in page
 
