@@ -25,8 +25,8 @@ class LRBCD(WarmStarting):
     Args:
         steps: with resampling after each.
         block_size: pairs looked at in a step.
-        lr: learning rate, not scaled. The paper's, 100, is for local budgets; without them flips jump back and forth, and 3 is
-            far stronger (``edgeproof reproduce fig14``).
+        lr: learning rate, not scaled. The paper's, 100, is for local budgets; without them an attack with 3 is far stronger
+            (``edgeproof reproduce fig14``).
         samples: sets of whole flips tried at the end: the largest ones, and random draws.
         loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
 

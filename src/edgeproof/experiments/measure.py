@@ -24,7 +24,7 @@ _MOST_ADDED, _MOST_DELETED = 4, 7
 # Measurements for figures that are an attack under another name: which attack.
 _ATTACKS = {"LRBCD-global": "LRBCD", "LRBCD-global-slow": "LRBCD", "degrees": "PRBCD"}
 _DEGREES_AT = (0.1, 0.25)
-# A learning rate with which LR-BCD does not jump back and forth where no local budgets spread it over the nodes.
+# A learning rate that suits LR-BCD without local budgets.
 _SLOW = 3.0
 
 
