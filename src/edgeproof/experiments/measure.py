@@ -24,8 +24,8 @@ _MOST_ADDED, _MOST_DELETED = 4, 7
 # Measurements for figures that are an attack under another name: which attack.
 _ATTACKS = {"LRBCD-global": "LRBCD", "LRBCD-global-slow": "LRBCD", "degrees": "PRBCD"}
 _DEGREES_AT = (0.1, 0.25)
-# A learning rate that suits LR-BCD without local budgets.
-_SLOW = 3.0
+# Where it is not the attack's own.
+_LEARNING_RATES = {"LRBCD-global-slow": 3.0}
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class Measure:
         name, large, fast = self.attack_name, is_large(self.recipe.row.dataset), self.recipe.fast
         block_size = 10_000 if fast else 3_000_000 if large else 500_000
         if name == "LRBCD":
-            attack = LRBCD(steps=10 if fast else 400, block_size=block_size)
-            return replace(attack, lr=_SLOW) if self.kind == "LRBCD-global-slow" else attack
+            lr = _LEARNING_RATES.get(self.kind, LRBCD.lr)
+            return LRBCD(steps=10 if fast else 400, block_size=block_size, lr=lr)
         if name == "PRBCD":
-            relaxed = PRBCD(block_size=block_size)
-            return replace(relaxed, steps=8, fine_tune_steps=2) if fast else relaxed
+            attack = PRBCD(block_size=block_size)
+            return replace(attack, steps=8, fine_tune_steps=2) if fast else attack
         if name == "GreedyRBCD":
             return replace(GreedyRBCD(), steps=5) if fast else GreedyRBCD()
         return {"PGD": PGD(steps=10 if fast else 400), "FGSM": FGSM(), "DICE": DICE()}[name]
