@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import project_global, resample, sample_block
 from edgeproof.propagation import EdgeGradientEngine, Pairs
+from edgeproof.propagation.captured import record
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)
@@ -55,3 +57,22 @@ def test_blocks_and_projections_on_the_gpu() -> None:
     fresh = resample(block, 20_000, generator=generator)
     assert bool((fresh.number.diff() > 0).all())
     assert float(fresh.flip.sum()) == pytest.approx(float(block.flip.sum()), rel=1e-5)
+
+
+def test_a_recording_that_fails_leaves_random_numbers_as_they_were() -> None:
+    generator = torch.Generator("cuda").manual_seed(3)
+    value = torch.ones((), device="cuda")
+
+    def asks_the_host() -> Tensor:
+        torch.rand(4, device="cuda")
+        torch.rand(4, device="cuda", generator=generator)
+        return value * float(value)
+
+    with pytest.raises(RuntimeError):
+        record(asks_the_host, torch.device("cuda"), generator)
+    for seed in (3, 4):
+        torch.manual_seed(seed)
+        generator.manual_seed(seed)
+        drawn = torch.rand(1000, device="cuda"), torch.rand(1000, device="cuda", generator=generator)
+        assert torch.equal(*drawn)
+        assert 0.4 < float(drawn[0].mean()) < 0.6

@@ -102,7 +102,7 @@ def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tupl
         The projection; and whether all values are finite. If not, the projection is of no use.
     """
     (taken,), finite = dispatch.take_largest(p[None], pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, whole=False)
-    return torch.where(taken, p.clamp(0, 1), 0.0), finite
+    return p.clamp(0, 1) * taken, finite
 
 
 def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
     tensor([1.0000, 0.0000, 0.4000])
     """
     taken = _greedy(p[None], pairs, budget, whole=False)[0]
-    return torch.where(taken, p.clamp(0, 1), 0.0)
+    return p.clamp(0, 1) * taken
 
 
 def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:

@@ -20,7 +20,9 @@ from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
+from edgeproof.propagation.adjacency import Filled
 from edgeproof.propagation.captured import record
+from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
@@ -28,6 +30,8 @@ from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 _LOOK_EVERY = 32
 # If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
 _TABLE = 16
+# In steps over all pairs of a graph of no more nodes than this, the adjacency matrix is dense.
+_DENSE = 8192
 
 
 class RecordedAscent:
@@ -73,12 +77,13 @@ class RecordedAscent:
         self.loss = like.new_zeros(())
         self.edges = _numbers(self.engine.edge_key, self.nodes, self.num_nodes)
         slots = block.number.numel() if size is None else capacity + gaps(size)
-        self.everyone = torch.arange(self.num_nodes, device=device)
-        self.places = torch.arange(1, capacity + 1, dtype=torch.int32, device=device)
         # Pairs of weight 0 that fill up those of non-zero weight: far apart, for many at one node would make its row long.
         self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
+        # Where all weights move at once, and nothing but their sum is limited, most of them are soon not 0.
+        dense = not self.greedy and block.number.numel() == self.total and self.num_nodes <= _DENSE
+        self.filled = Filled(self.engine.adjacency, block.pairs.u, block.pairs.v) if dense and size is None else None
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())
@@ -147,7 +152,8 @@ class RecordedAscent:
             self.best_accuracy.fill_(math.inf)
         if self.size is None:
             self.flip.copy_(flip)
-        self._keep(number, flip)
+        # They may be the buffers that are written to.
+        self._keep(number.clone(), flip.clone())
 
     def record(self, *, warm: bool = False) -> None:
         """Record a step, for :meth:`replay`; on a GPU only.
@@ -160,8 +166,7 @@ class RecordedAscent:
     def _step(self) -> None:
         """One step: what is flipped is run, all pairs are scored, and the weights are moved and projected."""
         number, pairs, sign = self.fixed if self.size is None else self._drawn(self.size)
-        flipped = self._pairs(torch.where(self.weight > 0, self.number, self.idle)).both
-        loss, logits, scores = self.engine.run_on_tape(flipped, self.weight)
+        loss, logits, scores = self._run()
         assert scores is not None
         self.loss.copy_(loss)
         if self.keep_best:
@@ -180,13 +185,20 @@ class RecordedAscent:
         self.flip.copy_(flip)
         self._keep(number, flip)
 
+    def _run(self) -> tuple[Tensor, Tensor, list[Scores] | None]:
+        """Loss, logits and the terms of the gradient at the weights so far."""
+        if self.filled is not None:
+            return self.engine.run_over(self.filled.perturbed(self.flip))
+        flipped = self._pairs(torch.where(self.weight > 0, self.number, self.idle)).both
+        return self.engine.run_on_tape(flipped, self.weight)
+
     def _scored(self, score: Scores, pairs: Pairs) -> Tensor:
-        if self.from_table:
-            return score.tile(self.everyone, self.everyone)[pairs.u, pairs.v]
-        return score.at(pairs, self.engine.backend)
+        return (score.at_many if self.from_table else score.at)(pairs, self.engine.backend)
 
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
+        if self.filled is not None:
+            return
         if not flip.numel():
             self.weight.zero_()
             return
@@ -195,13 +207,8 @@ class RecordedAscent:
             # See :func:`~edgeproof.attacks.blocks.resample`.
             largest = flip.topk(self.capacity, sorted=False).indices
             there &= torch.zeros_like(there).index_fill_(0, largest, True)
-        up_to = there.cumsum(0, dtype=torch.int32)
-        self.most.copy_(torch.maximum(self.most, up_to[-1]))
-        place = torch.searchsorted(up_to, self.places)
-        there = place < flip.numel()
-        place.clamp_(max=flip.numel() - 1)
-        self.number.copy_(number[place])
-        self.weight.copy_(torch.where(there, flip[place], 0.0))
+        count = dispatch.compact(there, number, flip, self.number, self.weight, backend=self.engine.backend)
+        torch.maximum(self.most, count, out=self.most)
 
     def _drawn(self, size: int) -> tuple[Tensor, Pairs, Tensor]:
         """A new block around what is flipped: numbers, pairs, and the sign of each flip, 0 for places that hold no pair.

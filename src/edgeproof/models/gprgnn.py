@@ -78,9 +78,10 @@ class GPRGNN(GraphModel):
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.normalized(self_loops=True)
         # Horner's scheme: backwards, only products with the matrix remain between one propagation and the next.
-        z = self.gamma[self.K] * h
-        for k in reversed(range(self.K)):
-            z = torch.addcmul(propagate(adjacency, z), self.gamma[k], h)
+        *gammas, last = self.gamma.unbind()
+        z = last * h
+        for gamma in reversed(gammas):
+            z = torch.addcmul(propagate(adjacency, z), gamma, h)
         return z
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.propagate import spmm
 from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
@@ -32,12 +33,14 @@ class Pattern:
         diagonal: where the diagonal's entries stand, shape ``[nodes]``.
         longest: about how many entries the longest row has, where that is known: kernels that take rows side by side want
             them short.
+        complete: whether there is an entry at every place, in order, so that weights are a dense matrix.
     """
 
     rowptr: Tensor
     col: Tensor
     diagonal: Tensor
     longest: int | None = None
+    complete: bool = False
 
     @property
     def num_nodes(self) -> int:
@@ -202,28 +205,12 @@ class Adjacency:
         """
         if not (self.symmetric and isinstance(self.rule, Plain)):
             raise ValueError("expected the plain adjacency matrix of an undirected graph to perturb")
-        pattern, n = self.pattern, self.num_nodes
-        u, v = pairs
-        key, order = torch.cat([u * n + v, v * n + u]).sort()
-        flip = torch.cat([flip, flip])[order]
-
-        # Where each new entry goes among the old ones, and whether it is there already.
-        before = torch.searchsorted(pattern.key, key)
-        nearest = before.clamp(max=pattern.col.numel() - 1)
-        known = pattern.key[nearest] == key
-        changed = self.weight.index_add(0, nearest, torch.where(known, -flip, 0.0))
-        added = torch.where(known, 0.0, flip)
-
-        # Entry i moves up by the number of new entries that come before it.
-        entries = torch.arange(pattern.col.numel(), device=key.device)
-        old_place = entries + torch.searchsorted(before, entries, right=True)
-        new_place = before + torch.arange(key.numel(), device=key.device)
-        size = (pattern.col.numel() + key.numel(),)
-        col = pattern.col.new_empty(size).scatter_(0, old_place, pattern.col).scatter_(0, new_place, key % n)
-        weight = changed.new_empty(size).scatter(0, old_place, changed).scatter(0, new_place, added)
-        rowptr = pattern.rowptr + torch.searchsorted(key, torch.arange(n + 1, device=key.device) * n)
+        known, (u, v) = self.pattern, pairs
+        rowptr, col, weight, diagonal = dispatch.insert_pairs(
+            known.rowptr, known.col, known.key, self.weight, known.diagonal, u, v, flip
+        )
         # Hardly any row becomes much longer.
-        merged = Pattern(rowptr, col, old_place[pattern.diagonal], pattern.longest)
+        merged = Pattern(rowptr, col, diagonal, known.longest)
         return Adjacency(merged, weight, symmetric=True, rule=Plain())
 
     def dense(self) -> Tensor:
@@ -236,14 +223,58 @@ class Adjacency:
         return {}
 
     def _normalize(self, self_loops: bool) -> Adjacency:
-        loops = self.with_self_loops if self_loops else self
-        degree = loops.degree
-        connected = degree > 0
-        # The inner where keeps the gradient of 1/sqrt finite at degree 0, where the outer one discards it.
-        scale = torch.where(connected, torch.where(connected, degree, 1.0).rsqrt(), 0.0)
-        weight = scale[self.pattern.row] * loops.weight * scale[self.pattern.col]
-        rule = Normalized(scale) if isinstance(self.rule, Plain) else None
-        return loops.with_weight(weight, symmetric=self.symmetric, rule=rule)
+        pattern = self.pattern
+        if pattern.complete:
+            weight, scale = self._normalize_dense(self_loops)
+        else:
+            weight, scale = dispatch.normalize(
+                pattern.rowptr,
+                pattern.col,
+                self.weight,
+                pattern.diagonal,
+                self_loops=self_loops,
+                longest=pattern.longest,
+            )
+        return self.with_weight(
+            weight, symmetric=self.symmetric, rule=Normalized(scale) if isinstance(self.rule, Plain) else None
+        )
+
+    def _normalize_dense(self, self_loops: bool) -> tuple[Tensor, Tensor]:
+        matrix = self.weight.view(self.num_nodes, self.num_nodes)
+        if self_loops:
+            matrix = matrix + torch.eye(self.num_nodes, dtype=matrix.dtype, device=matrix.device)
+        degree = matrix.sum(dim=1)
+        scale = torch.where(degree > 0, degree, torch.inf).rsqrt()
+        return (scale[:, None] * matrix * scale).view(-1), scale
+
+
+class Filled:
+    """:meth:`Adjacency.perturbed` of always the same pairs, very many of them: a dense matrix, in which nothing is merged.
+
+    Args:
+        adjacency: the plain adjacency matrix of an undirected graph.
+        u: one end of each pair.
+        v: its other end.
+    """
+
+    def __init__(self, adjacency: Adjacency, u: Tensor, v: Tensor) -> None:
+        n, device = adjacency.num_nodes, adjacency.weight.device
+        nodes = torch.arange(n, device=device)
+        rowptr = torch.arange(n + 1, device=device) * n
+        self.pattern = Pattern(rowptr, nodes.repeat(n), nodes * (n + 1), n, complete=True)
+        both = torch.cat([u * n + v, v * n + u])
+        self.known = adjacency.dense().view(-1)
+        # Which pair is flipped at each place, and in which direction; the first in none where there is no pair.
+        self.pair = torch.zeros(n * n, dtype=torch.long, device=device)
+        self.pair[both] = torch.arange(u.numel(), device=device).repeat(2)
+        self.sign = torch.zeros_like(self.known)
+        self.sign[both] = 1 - 2 * self.known[both]
+
+    def perturbed(self, flip: Tensor) -> Adjacency:
+        """The graph with each pair flipped by so much."""
+        return Adjacency(
+            self.pattern, torch.addcmul(self.known, self.sign, flip[self.pair]), symmetric=True, rule=Plain()
+        )
 
 
 def as_adjacency(

@@ -80,12 +80,25 @@ def record(
             graph = torch.cuda.CUDAGraph()
             if generator is not None:
                 graph.register_generator_state(generator)
-            with torch.cuda.graph(graph):
-                result = run()
+            result = _capture(graph, run, generator)
     finally:
         if collecting:
             gc.enable()
     return graph, result
+
+
+def _capture(graph: torch.cuda.CUDAGraph, run: Callable[[], Result], generator: torch.Generator | None) -> Result:
+    default = torch.cuda.default_generators[torch.cuda.current_device()]
+    drawn_from = [default] if generator is None else [default, generator]
+    before = [one.clone_state() for one in drawn_from]
+    try:
+        with torch.cuda.graph(graph):
+            return run()
+    except RuntimeError:
+        # A recording that fails leaves them as if it still went on: nothing could draw from them any more.
+        for one, state in zip(drawn_from, before, strict=True):
+            one.graphsafe_set_state(state)
+        raise
 
 
 @lru_cache

@@ -239,8 +239,8 @@ class EdgeGradientEngine:
             if self.path == "autograd":
                 return self._in_graph.run(both, flip)[1]
             assert isinstance(self.model, Diffusing)
-            adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
             with dispatch.using(self.backend), evaluating(self.model):
+                adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
                 return self.model.diffuse(self._encoded, adjacency)
 
     def logits_of(self, sets: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -351,12 +351,17 @@ class EdgeGradientEngine:
 
     def run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """Loss, logits and the terms of the gradient on the ``"propagate"`` path; the host need not know the flips."""
+        with dispatch.using(self.backend):
+            return self.run_over(self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip))
+
+    def run_over(self, adjacency: Adjacency) -> tuple[Tensor, Tensor, list[Scores] | None]:
+        """As :meth:`run_on_tape`, over a graph whose pairs have been flipped."""
         assert isinstance(self.model, Diffusing)
-        adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip)
         with dispatch.using(self.backend), torch.enable_grad():
             with evaluating(self.model), Tape() as tape:
                 logits = self.model.diffuse(self._encoded, adjacency)
-                loss = self.loss(logits[self.nodes], self.labels)
+                # Not by subscript: the gradient of that would sort the nodes, which may be there twice.
+                loss = self.loss(logits.index_select(0, self.nodes), self.labels)
             tape.differentiate(loss)
             return loss.detach(), logits.detach(), assemble(tape.calls)
 

@@ -22,7 +22,7 @@ from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.rules import Rule
 
 if TYPE_CHECKING:
-    from edgeproof.propagation.adjacency import Adjacency
+    from edgeproof.propagation.adjacency import Adjacency, Pattern
 
 
 def propagate(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) -> Tensor:
@@ -136,8 +136,7 @@ class _SpMM(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(weight, x)
         ctx.adjacency, ctx.backend, ctx.call = adjacency, backend, call
-        pattern = adjacency.pattern
-        out = dispatch.spmm(pattern.rowptr, pattern.col, weight, x, longest=pattern.longest, backend=backend)
+        out = _product(adjacency.pattern, weight, x, backend)
         if call is not None:
             call.out = out.detach()
         return out
@@ -156,9 +155,13 @@ class _SpMM(torch.autograd.Function):
             if not adjacency.symmetric:
                 pattern, where = pattern.transposed
                 weight = weight[where]
-            grad_x = dispatch.spmm(
-                pattern.rowptr, pattern.col, weight, grad, longest=pattern.longest, backend=ctx.backend
-            )
+            grad_x = _product(pattern, weight, grad, ctx.backend)
         if call is not None:
             call.grad_out, call.grad_x = grad, grad_x
         return grad_weight, grad_x, None, None, None, None
+
+
+def _product(pattern: Pattern, weight: Tensor, x: Tensor, backend: str | None) -> Tensor:
+    if pattern.complete:
+        return weight.view(pattern.num_nodes, pattern.num_nodes) @ x
+    return dispatch.spmm(pattern.rowptr, pattern.col, weight, x, longest=pattern.longest, backend=backend)

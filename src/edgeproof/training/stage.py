@@ -39,7 +39,7 @@ class Stage:
     def logits(self, flips: Tensor | None = None) -> Tensor:
         """Logits of the nodes that count, on the graph with these flips."""
         logits: Tensor = self.model(self.data.x, self._graph_with(flips))
-        return logits[self.nodes]
+        return logits.index_select(0, self.nodes)
 
     def objective(self, loss: Loss, flips: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What training lowers on the graph with these flips, and the logits of the nodes that count.

@@ -17,6 +17,7 @@ def take(
     asked,
     disputed,
     taken,
+    finite,
     unit,
     count,
     nodes,
@@ -43,6 +44,7 @@ def take(
         asked: zeros, as workspace, shape ``[rows, nodes]``.
         disputed: workspace, shape ``[rows, 4, WIDE]``.
         taken: zeros, to be set to one for each position taken, shape ``[rows, count]``.
+        finite: to be set to whether all values of a row are finite, shape ``[rows]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
     """
     row = tl.program_id(0).to(tl.int64)
@@ -52,6 +54,9 @@ def take(
     asked += row * nodes
     disputed += row * 4 * WIDE
     taken += row * count
+    # What is not a number comes first.
+    is_finite = (tl.load(value) < float("inf")) & (tl.load(value + count - 1) > -float("inf"))
+    tl.store(finite + row, is_finite)
     left = tl.load(total)
     going = size_of(tl.load(value), unit, WHOLE) <= left
     start = tl.full([], 0, tl.int32)

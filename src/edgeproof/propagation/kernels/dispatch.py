@@ -28,6 +28,29 @@ class Backend(Protocol):
 
     def spmm(self, rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor: ...
 
+    def insert_pairs(
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        key: Tensor,
+        weight: Tensor,
+        diagonal: Tensor,
+        u: Tensor,
+        v: Tensor,
+        flip: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+
+    def normalize(
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        weight: Tensor,
+        diagonal: Tensor,
+        *,
+        self_loops: bool,
+        longest: int | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
     def weighted_median(self, x: Tensor, values: Tensor, index: Tensor) -> Tensor: ...
@@ -44,9 +67,15 @@ class Backend(Protocol):
         self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
     ) -> tuple[Tensor, Tensor]: ...
 
+    def compact(
+        self, there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, kept_flip: Tensor
+    ) -> Tensor: ...
+
     def unrank_pairs(self, number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]: ...
 
     def pair_scores(self, b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
+
+    def table_at(self, table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor: ...
 
 
 # Fastest first.
@@ -94,6 +123,37 @@ def spmm(
     return choose((weight, x), backend).spmm(rowptr, col, weight, x, longest)
 
 
+def insert_pairs(
+    rowptr: Tensor,
+    col: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    diagonal: Tensor,
+    u: Tensor,
+    v: Tensor,
+    flip: Tensor,
+    *,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A sparse matrix with pairs flipped in part, by the backend chosen."""
+    return choose((weight, flip), backend).insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
+
+
+def normalize(
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    diagonal: Tensor,
+    *,
+    self_loops: bool,
+    longest: int | None = None,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Symmetric normalisation of a sparse matrix, by the backend chosen."""
+    chosen = choose((weight,), backend)
+    return chosen.normalize(rowptr, col, weight, diagonal, self_loops=self_loops, longest=longest)
+
+
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:
     """Dot products of gathered rows, by the backend chosen."""
     return choose((a, b), backend).gathered_dot(a, b, left, right)
@@ -107,6 +167,24 @@ def weighted_median(x: Tensor, values: Tensor, index: Tensor, *, backend: str | 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor, *, backend: str | None = None) -> Tensor:
     """The bilinear form of each pair, by the backend chosen."""
     return choose((b, h, node), backend).pair_scores(b, h, node, u, v)
+
+
+def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor, *, backend: str | None = None) -> Tensor:
+    """The bilinear form of each pair from a table, by the backend chosen."""
+    return choose((table, node), backend).table_at(table, node, u, v)
+
+
+def compact(
+    there: Tensor,
+    number: Tensor,
+    flip: Tensor,
+    kept_number: Tensor,
+    kept_flip: Tensor,
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """Gather the items that are there, by the backend chosen."""
+    return choose((flip,), backend).compact(there, number, flip, kept_number, kept_flip)
 
 
 def unrank_pairs(number: Tensor, num_nodes: int, *, backend: str | None = None) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,10 @@ _STRETCH = 4096
 _PART = 1 << 15
 
 spmm = reference.spmm
+insert_pairs = reference.insert_pairs
+normalize = reference.normalize
+table_at = reference.table_at
+compact = reference.compact
 pairs_above = reference.pairs_above
 
 

@@ -53,6 +53,78 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
 
 
+def insert_pairs(
+    rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A sparse square matrix of ones with pairs flipped in part, in both directions; only the pairs are sorted.
+
+    A pair that has an entry takes its flip from that entry's weight and gets a second one of weight 0, so that no size depends
+    on what the pairs are.
+
+    Args:
+        rowptr: where rows begin, shape ``[nodes + 1]``.
+        col: the column of each entry, ascending in each row, shape ``[entries]``.
+        key: ``row * nodes + col`` of each entry.
+        weight: of each entry.
+        diagonal: where the diagonal's entries stand, shape ``[nodes]``.
+        u: one end of each pair, shape ``[pairs]``.
+        v: its other end.
+        flip: by how much each pair is flipped. A pair may be there again with 0.
+
+    Returns:
+        The first two, the weights and the diagonal's places of the matrix with ``2 * pairs`` more entries.
+    """
+    n = rowptr.numel() - 1
+    new, order = torch.cat([u * n + v, v * n + u]).sort(stable=True)
+    flip = torch.cat([flip, flip])[order]
+
+    # Where each new entry goes among the old ones, and whether it is there already.
+    before = torch.searchsorted(key, new)
+    nearest = before.clamp(max=key.numel() - 1)
+    known = key[nearest] == new
+    changed = weight.index_add(0, nearest, torch.where(known, -flip, 0.0))
+    added = torch.where(known, 0.0, flip)
+
+    # Entry i moves up by the number of new entries that come before it.
+    entries = torch.arange(key.numel(), device=key.device)
+    old_place = entries + torch.searchsorted(before, entries, right=True)
+    new_place = before + torch.arange(new.numel(), device=key.device)
+    size = (key.numel() + new.numel(),)
+    col = col.new_empty(size).scatter_(0, old_place, col).scatter_(0, new_place, new % n)
+    weight = changed.new_empty(size).scatter(0, old_place, changed).scatter(0, new_place, added)
+    rowptr = rowptr + torch.searchsorted(new, torch.arange(n + 1, device=key.device) * n)
+    return rowptr, col, weight, old_place[diagonal]
+
+
+def normalize(
+    rowptr: Tensor, col: Tensor, weight: Tensor, diagonal: Tensor, *, self_loops: bool, longest: int | None = None
+) -> tuple[Tensor, Tensor]:
+    r"""Weights :math:`s_u \tilde A_{uv} s_v`, and the scale :math:`s = d^{-1/2}`, 0 where the degree :math:`d` is 0.
+
+    Differentiable in the weights, where they need a gradient.
+
+    Args:
+        rowptr: where rows begin.
+        col: the column of each entry.
+        weight: of each entry.
+        diagonal: where the diagonal's entries stand.
+        self_loops: whether :math:`\tilde A` is the matrix plus the identity, or the matrix itself.
+        longest: about how many entries the longest row has, where that is known.
+    """
+    if self_loops:
+        weight = weight.index_add(0, diagonal, weight.new_ones(diagonal.numel()))
+    if weight.requires_grad:
+        degree = torch.segment_reduce(weight, "sum", offsets=rowptr, initial=0.0, unsafe=True)
+    else:
+        # On a GPU it does not mind rows that are much longer than others.
+        degree = spmm(rowptr, col, weight, weight.new_ones(diagonal.numel(), 1)).squeeze(1)
+    connected = degree > 0
+    # The inner where keeps the gradient of 1/sqrt finite at degree 0, where the outer one discards it.
+    scale = torch.where(connected, torch.where(connected, degree, 1.0).rsqrt(), 0.0)
+    of_row = scale.repeat_interleave(rowptr.diff(), output_size=col.numel())
+    return of_row * weight * scale[col], scale
+
+
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """The two ends of the pairs with these numbers; see :mod:`edgeproof.propagation.pairs`."""
     n = num_nodes
@@ -72,6 +144,11 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
     slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)
     return torch.cat([(a[i] * b[j]).sum(dim=1) for i, j in slices])
+
+
+def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    r"""The bilinear form of :func:`pair_scores` from a table of all :math:`b_u \cdot h_v`."""
+    return table[u, v] + table[v, u] + node[u] + node[v]
 
 
 def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
@@ -170,6 +247,28 @@ def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     many_place = torch.searchsorted(few, many) + torch.arange(many.numel(), device=few.device)
     merged = few.new_empty(few.numel() + many.numel())
     return merged.scatter_(0, few_place, few).scatter_(0, many_place, many), few_place
+
+
+def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, kept_flip: Tensor) -> Tensor:
+    """Gather the items that are there, in their order, as many as there is room for; behind them flips of 0.
+
+    Args:
+        there: which items to gather, shape ``[b]``, at least one.
+        number: of each item.
+        flip: of each item.
+        kept_number: is written to; what stands behind the gathered items is of no use.
+        kept_flip: is written to.
+
+    Returns:
+        How many are there.
+    """
+    up_to = there.cumsum(0, dtype=torch.int32)
+    place = torch.searchsorted(up_to, torch.arange(1, kept_flip.numel() + 1, dtype=torch.int32, device=flip.device))
+    inside = place < flip.numel()
+    place.clamp_(max=flip.numel() - 1)
+    kept_number.copy_(number[place])
+    kept_flip.copy_(torch.where(inside, flip[place], 0.0))
+    return up_to[-1]
 
 
 def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:

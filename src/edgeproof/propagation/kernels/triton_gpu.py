@@ -12,6 +12,7 @@ from edgeproof.propagation.kernels import reference
 try:
     import triton
 
+    from edgeproof.propagation.kernels import _triton_graphs as graphs
     from edgeproof.propagation.kernels import _triton_greedy as greedy
     from edgeproof.propagation.kernels import _triton_kernels as programs
 except ImportError:
@@ -31,6 +32,9 @@ _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
+# Of pairs put into a matrix: so many entries are placed by a program, and so many keys compared at once; and how many
+# comparisons take no longer than to sort.
+_OWN, _CHUNK, _COMPARISONS = 32, 128, 1 << 31
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
 _WIDE, _GROUP = 2048, 32
 
@@ -60,6 +64,54 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
         rowptr, col, weight, x.contiguous(), out, rows, channels, ROWS=_ROWS, ENTRIES=entries, CHANNELS=width
     )
     return out
+
+
+def insert_pairs(
+    rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`; few pairs are compared with all, not sorted."""
+    nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
+    placed = 2 * pairs + entries + nodes + 1
+    if 2 * pairs * placed > _COMPARISONS or nodes**2 >= 2**31 - 1 or weight.requires_grad or flip.requires_grad:
+        return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
+    new_rowptr, new_diagonal = torch.empty_like(rowptr), torch.empty_like(diagonal)
+    new_col, new_weight = col.new_empty(entries + 2 * pairs), weight.new_empty(entries + 2 * pairs)
+    before = (rowptr, col, key, weight, u.contiguous(), v.contiguous(), flip.contiguous())
+    after = (new_rowptr, new_col, new_weight, new_diagonal)
+    graphs.insert_pairs[(triton.cdiv(placed, _OWN),)](*before, *after, nodes, entries, pairs, OWN=_OWN, CHUNK=_CHUNK)
+    return after
+
+
+def normalize(
+    rowptr: Tensor, col: Tensor, weight: Tensor, diagonal: Tensor, *, self_loops: bool, longest: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.normalize`; rows that are known to be short, side by side."""
+    rows = diagonal.numel()
+    if longest is None or longest > _LONG or weight.requires_grad or not rows:
+        return reference.normalize(rowptr, col, weight, diagonal, self_loops=self_loops)
+    scale, out, grid = weight.new_empty(rows), torch.empty_like(weight), (triton.cdiv(rows, _ROWS),)
+    graphs.inverse_roots[grid](rowptr, weight, scale, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
+    graphs.scaled[grid](rowptr, col, weight, scale, out, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
+    return out, scale
+
+
+def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.table_at`."""
+    out = table.new_empty(u.numel())
+    if out.numel():
+        grid = (triton.cdiv(out.numel(), 1024),)
+        graphs.table_at[grid](table.contiguous(), node, u, v, out, out.numel(), table.size(1), PART=1024)
+    return out
+
+
+def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, kept_flip: Tensor) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.compact`."""
+    up_to = there.cumsum(0, dtype=torch.int32)
+    kept_flip.zero_()
+    grid = (triton.cdiv(flip.numel(), 1024),)
+    buffers = (there, up_to, number, flip, kept_number, kept_flip)
+    graphs.compact[grid](*buffers, flip.numel(), kept_flip.numel(), PART=1024)
+    return up_to[-1]
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -149,14 +201,13 @@ def take_largest(
     p, u, v = p.contiguous(), u.contiguous(), v.contiguous()
     rows, count = p.shape
     value, position = p.sort(dim=1, descending=True, stable=True)
-    # What is not a number comes first.
-    finite = value[:, :: max(1, count - 1)].isfinite().all()
+    finite = torch.empty(rows, dtype=torch.bool, device=p.device)
     room, taken = local.repeat(rows, 1), torch.zeros_like(p, dtype=torch.bool)
     disputed = room.new_empty(rows, 4, _WIDE)
-    buffers = (value, position, u, v, total, room, torch.zeros_like(room), disputed, taken)
+    buffers = (value, position, u, v, total, room, torch.zeros_like(room), disputed, taken, finite)
     sizes = {"WIDE": _WIDE, "GROUP": _GROUP, "num_warps": min(16, _WIDE // 32)}
     greedy.take[(rows,)](*buffers, unit, count, local.numel(), WHOLE=whole, **sizes)
-    return taken, finite
+    return taken, finite.all()
 
 
 def _sizes(channels: int) -> dict[str, int]:

@@ -1,0 +1,134 @@
+"""Triton programs that change a small sparse matrix without asking the host. Importing this needs triton."""
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+
+# Compiling takes seconds; sizes that it would be repeated for make no difference.
+@triton.jit(do_not_specialize=["nodes", "entries", "pairs"])
+def insert_pairs(
+    rowptr,
+    col,
+    key,
+    weight,
+    u,
+    v,
+    flip,
+    new_rowptr,
+    new_col,
+    new_weight,
+    new_diagonal,
+    nodes,
+    entries,
+    pairs,
+    OWN: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Pairs put in both directions into sorted rows; a few new entries, old entries or rows per program.
+
+    Nothing is sorted: each counts the new keys that come before it, of equal ones those at an earlier place.
+    """
+    own = tl.program_id(0) * OWN + tl.arange(0, OWN)
+    is_new = own < 2 * pairs
+    is_old = (own >= 2 * pairs) & (own < 2 * pairs + entries)
+    is_row = (own >= 2 * pairs + entries) & (own <= 2 * pairs + entries + nodes)
+    i = tl.where(own < pairs, own, own - pairs)
+    one = tl.load(u + i, mask=is_new, other=0).to(tl.int32)
+    two = tl.load(v + i, mask=is_new, other=0).to(tl.int32)
+    receiver, sender = tl.where(own < pairs, one, two), tl.where(own < pairs, two, one)
+    old = own - 2 * pairs
+    old_key = tl.load(key + old, mask=is_old, other=0).to(tl.int32)
+    row = own - 2 * pairs - entries
+    mine = tl.where(is_new, receiver * nodes + sender, tl.where(is_old, old_key, tl.where(is_row, row * nodes, 0)))
+    place = tl.where(is_new, own, tl.where(is_old, 2 * pairs, -1))
+
+    before = tl.zeros([OWN], dtype=tl.int32)
+    same = tl.zeros([OWN], dtype=new_weight.dtype.element_ty)
+    for start in range(0, pairs, CHUNK):
+        j = start + tl.arange(0, CHUNK)
+        a = tl.load(u + j, mask=j < pairs, other=0).to(tl.int32)
+        b = tl.load(v + j, mask=j < pairs, other=0).to(tl.int32)
+        p = tl.load(flip + j, mask=j < pairs, other=0.0)
+        # Behind the last pair: larger than any key.
+        forth = tl.where(j < pairs, a * nodes + b, 2147483647)[None, :]
+        back = tl.where(j < pairs, b * nodes + a, 2147483647)[None, :]
+        is_forth, is_back = forth == mine[:, None], back == mine[:, None]
+        earlier = (forth < mine[:, None]) | (is_forth & (j[None, :] < place[:, None]))
+        earlier_back = (back < mine[:, None]) | (is_back & (pairs + j[None, :] < place[:, None]))
+        before += tl.sum(earlier.to(tl.int32) + earlier_back.to(tl.int32), axis=1)
+        same += tl.sum(tl.where(is_forth | is_back, p[None, :], 0.0), axis=1)
+
+    # A new entry: where it goes among the old ones of its row.
+    low = tl.load(rowptr + receiver, mask=is_new, other=0)
+    end = tl.load(rowptr + receiver + 1, mask=is_new, other=0)
+    high = end
+    while tl.max(high - low) > 0:
+        middle = (low + high) // 2
+        below = tl.load(col + middle, mask=low < high, other=0) < sender
+        low, high = tl.where((low < high) & below, middle + 1, low), tl.where((low < high) & (below == 0), middle, high)
+    known = tl.load(col + low, mask=is_new & (low < end), other=-1) == sender
+    added = tl.where(known, 0.0, tl.load(flip + i, mask=is_new, other=0.0))
+    tl.store(new_col + low + before, sender, mask=is_new)
+    tl.store(new_weight + low + before, added, mask=is_new)
+
+    tl.store(new_col + old + before, old_key % nodes, mask=is_old)
+    tl.store(new_weight + old + before, tl.load(weight + old, mask=is_old, other=0.0) - same, mask=is_old)
+    tl.store(new_diagonal + old_key // nodes, old + before, mask=is_old & (old_key // nodes == old_key % nodes))
+    tl.store(new_rowptr + row, tl.load(rowptr + row, mask=is_row, other=0) + before, mask=is_row)
+
+
+@triton.jit
+def inverse_roots(rowptr, weight, scale, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
+    """scale[row] = 1 / sqrt(sum of the row's weights), 0 if it has none; a few rows per program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    start = tl.load(rowptr + row, mask=row < rows, other=0)
+    end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
+    total = tl.zeros([ROWS], dtype=scale.dtype.element_ty)
+    for first in range(0, tl.max(end - start), ENTRIES):
+        e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
+        total += tl.sum(tl.load(weight + e, mask=e < end[:, None], other=0.0), axis=1)
+    if SELF_LOOPS:
+        total += 1.0
+    root = 1.0 / tl.sqrt(tl.where(total > 0, total, 1.0))
+    tl.store(scale + row, tl.where(total > 0, root, 0.0), mask=row < rows)
+
+
+@triton.jit
+def scaled(rowptr, col, weight, scale, out, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
+    """out = scale[row] * weight * scale[col] of each entry; a few rows per program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    start = tl.load(rowptr + row, mask=row < rows, other=0)
+    end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
+    of_row = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
+    for first in range(0, tl.max(end - start), ENTRIES):
+        e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
+        inside = e < end[:, None]
+        j = tl.load(col + e, mask=inside, other=0)
+        w = tl.load(weight + e, mask=inside, other=0.0)
+        if SELF_LOOPS:
+            w += tl.where(j == row[:, None], 1.0, 0.0)
+        tl.store(out + e, of_row * w * tl.load(scale + j, mask=inside, other=0.0), mask=inside)
+
+
+@triton.jit
+def table_at(table, node, u, v, out, count, nodes, PART: tl.constexpr):
+    """out[e] = table[u, v] + table[v, u] + node[u] + node[v]."""
+    e = tl.program_id(0) * PART + tl.arange(0, PART)
+    present = e < count
+    i = tl.load(u + e, mask=present, other=0)
+    j = tl.load(v + e, mask=present, other=0)
+    forth = tl.load(table + i * nodes + j, mask=present, other=0.0)
+    back = tl.load(table + j * nodes + i, mask=present, other=0.0)
+    ends = tl.load(node + i, mask=present, other=0.0) + tl.load(node + j, mask=present, other=0.0)
+    tl.store(out + e, forth + back + ends, mask=present)
+
+
+@triton.jit
+def compact(there, up_to, number, flip, kept_number, kept_flip, count, capacity, PART: tl.constexpr):
+    """Each item that is there to the place that its rank gives it, as far as there is room."""
+    e = tl.program_id(0) * PART + tl.arange(0, PART)
+    place = tl.load(up_to + e, mask=e < count, other=0) - 1
+    kept = (tl.load(there + e, mask=e < count, other=0) != 0) & (place < capacity)
+    tl.store(kept_number + place, tl.load(number + e, mask=kept, other=0), mask=kept)
+    tl.store(kept_flip + place, tl.load(flip + e, mask=kept, other=0.0), mask=kept)

@@ -1,0 +1,170 @@
+"""What changes a matrix for a step of an attack, in every backend: against the reference, and that against dense matrices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import Data
+
+import edgeproof as ep
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs
+from edgeproof.propagation.adjacency import Filled
+from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.propagation.kernels.dispatch import Backend
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+BACKENDS: list[Backend] = [numba_cpu, triton_gpu, reference]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_of(backend: Backend) -> torch.device:
+    return DEVICE if backend is triton_gpu else torch.device("cpu")
+
+
+def random_graph(nodes: int, edges: int, generator: torch.Generator, dtype: torch.dtype) -> Adjacency:
+    """An undirected graph; some nodes have no edge."""
+    pairs = torch.triu_indices(nodes, nodes, offset=1)
+    pairs = pairs[:, torch.randperm(pairs.size(1), generator=generator)[:edges]]
+    both = torch.cat([pairs, pairs.flip(0)], dim=1)
+    return Adjacency.from_edge_index(both, num_nodes=nodes, dtype=dtype, symmetric=True)
+
+
+def arguments(adjacency: Adjacency) -> tuple[Tensor, ...]:
+    pattern = adjacency.pattern
+    return pattern.rowptr, pattern.col, pattern.key, adjacency.weight, pattern.diagonal
+
+
+def check_insertion(backend: Backend, nodes: int, edges: int, flips: int, idle: int, dtype: torch.dtype) -> None:
+    """Some of the pairs are edges; idle ones are there again, or for the first time, with 0."""
+    generator = torch.Generator().manual_seed(nodes + edges + flips)
+    graph = random_graph(nodes, edges, generator, dtype)
+    every = torch.triu_indices(nodes, nodes, offset=1)
+    every = every[:, torch.randperm(every.size(1), generator=generator)]
+    pairs = torch.cat(
+        [every[:, :flips], every[:, torch.randint(0, every.size(1), (idle,), generator=generator)]], dim=1
+    )
+    pairs = torch.where(torch.rand(pairs.size(1), generator=generator) < 0.5, pairs, pairs.flip(0))
+    flip = torch.cat(
+        [torch.rand(min(flips, every.size(1)), generator=generator, dtype=dtype), torch.zeros(idle, dtype=dtype)]
+    )
+    known = [tensor.to(device_of(backend)) for tensor in (*arguments(graph), *pairs, flip)]
+    found = backend.insert_pairs(*known)
+    for mine, expected in zip(found, reference.insert_pairs(*(tensor.cpu() for tensor in known)), strict=True):
+        torch.testing.assert_close(mine.cpu(), expected)
+    p = torch.zeros(nodes, nodes, dtype=dtype)
+    p.index_put_((pairs[0], pairs[1]), flip, accumulate=True)
+    dense, p = graph.dense(), p + p.T
+    rowptr, col, weight, diagonal = (tensor.cpu() for tensor in found)
+    row = torch.arange(nodes).repeat_interleave(rowptr.diff())
+    changed = torch.zeros_like(p).index_put_((row, col), weight, accumulate=True)
+    torch.testing.assert_close(changed, dense + (1 - 2 * dense) * p)
+    assert torch.equal(col[diagonal], torch.arange(nodes))
+    assert torch.equal(row[diagonal], torch.arange(nodes))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("nodes", "edges", "flips", "idle"), [(40, 60, 150, 170), (3, 3, 2, 4), (9, 0, 1, 0), (7, 5, 0, 0)]
+)
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_pairs_are_put_into_sorted_rows(
+    backend: Backend, nodes: int, edges: int, flips: int, idle: int, dtype: torch.dtype
+) -> None:
+    check_insertion(backend, nodes, edges, flips, idle, dtype)
+
+
+@settings(max_examples=25, deadline=None)
+@given(nodes=st.integers(2, 12), edges=st.integers(0, 30), flips=st.integers(0, 40), idle=st.integers(0, 9))
+def test_few_pairs_are_placed_without_sorting(nodes: int, edges: int, flips: int, idle: int) -> None:
+    check_insertion(triton_gpu, nodes, edges, flips, idle, torch.float64)
+
+
+def test_many_pairs_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    plain = reference.insert_pairs
+    monkeypatch.setattr(reference, "insert_pairs", lambda *given: called.append(given) or plain(*given))
+    monkeypatch.setattr(triton_gpu, "_COMPARISONS", 100)
+    check_insertion(triton_gpu, 40, 60, 50, 5, torch.float32)
+    # Once by the kernel, once by the test.
+    assert len(called) == 2
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_normalization(backend: Backend, dtype: torch.dtype, self_loops: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for nodes, edges, longest in ((40, 60, 9), (40, 300, 30), (2, 0, 1), (40, 60, None)):
+        graph = random_graph(nodes, edges, generator, dtype)
+        weight = graph.weight * torch.rand(graph.weight.numel(), generator=generator, dtype=dtype)
+        dense = graph.with_weight(weight).dense() + (torch.eye(nodes, dtype=dtype) if self_loops else 0)
+        degree = dense.sum(dim=1)
+        scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+        pattern = graph.pattern
+        given_to = [tensor.to(device_of(backend)) for tensor in (pattern.rowptr, pattern.col, weight, pattern.diagonal)]
+        found, found_scale = backend.normalize(*given_to, self_loops=self_loops, longest=longest)
+        torch.testing.assert_close(found_scale.cpu(), scale)
+        torch.testing.assert_close(graph.with_weight(found.cpu()).dense(), scale[:, None] * dense * scale)
+
+
+def test_normalization_has_a_gradient() -> None:
+    graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
+    pattern = graph.pattern
+    weight = torch.rand_like(graph.weight).requires_grad_()
+    for self_loops in (False, True):
+
+        def weights(weight: Tensor, self_loops: bool = self_loops) -> Tensor:
+            return reference.normalize(pattern.rowptr, pattern.col, weight, pattern.diagonal, self_loops=self_loops)[0]
+
+        assert torch.autograd.gradcheck(weights, weight)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_a_table_gives_what_single_products_give(backend: Backend) -> None:
+    generator = torch.Generator().manual_seed(0)
+    b, h = torch.randn(2, 30, 6, generator=generator, dtype=torch.float64)
+    node = torch.randn(30, generator=generator, dtype=torch.float64)
+    u, v = torch.randint(0, 30, (2, 3000), generator=generator)
+    table, node, u, v = (tensor.to(device_of(backend)) for tensor in (b @ h.T, node, u, v))
+    expected = reference.pair_scores(b, h, node.cpu(), u.cpu(), v.cpu())
+    torch.testing.assert_close(backend.table_at(table, node, u, v).cpu(), expected)
+    assert backend.table_at(table, node, u[:0], v[:0]).numel() == 0
+
+
+@pytest.mark.parametrize(("count", "share", "room"), [(3000, 0.3, 2000), (3000, 0.3, 500), (5, 1.0, 5), (5, 0.0, 3)])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_items_are_gathered_as_far_as_there_is_room(backend: Backend, count: int, share: float, room: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    there = torch.rand(count, generator=generator) < share
+    number, flip = torch.randperm(count, generator=generator), torch.rand(count, generator=generator) + 0.1
+    kept_number, kept_flip = torch.full((room,), -1), torch.ones(room)
+    buffers = [tensor.to(device_of(backend)) for tensor in (there, number, flip, kept_number, kept_flip)]
+    assert int(backend.compact(*buffers)) == int(there.sum())
+    size = min(room, int(there.sum()))
+    assert torch.equal(buffers[3][:size].cpu(), number[there][:size])
+    assert torch.equal(buffers[4][:size].cpu(), flip[there][:size])
+    assert not buffers[4][size:].any()
+
+
+@pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT"])
+def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str) -> None:
+    """Over all pairs, and over some of them: loss, logits and scores, on a graph with an isolated node."""
+    data = Data(x=graph.x.double(), edge_index=graph.edge_index, y=graph.y)
+    model = ep.models.build(name, 5, 3, seed=0).double().eval()
+    engine = EdgeGradientEngine(model, data, torch.arange(7))
+    every = Pairs.from_number(torch.arange(21), 7)
+    for pairs in (every, every[torch.arange(0, 21, 2)]):
+        flip = torch.rand(len(pairs), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        filled = Filled(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
+        torch.testing.assert_close(filled.dense(), engine.adjacency.perturbed(pairs.both, flip).dense())
+        loss, logits, scores = engine.run_over(filled)
+        expected = engine.run_on_tape(pairs.both, flip)
+        torch.testing.assert_close((loss, logits), expected[:2])
+        assert scores is not None
+        assert expected[2] is not None
+        for mine, other in zip(scores, expected[2], strict=True):
+            torch.testing.assert_close(mine.at_many(every, None), other.at(every, None))
