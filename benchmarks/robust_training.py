@@ -82,6 +82,7 @@ class Way:
 _JOINT: Any = {"warmup_apart": False}
 _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
+_STURDY = {"init": "ppr", "alpha": 0.9, "dropout": 0.5}
 
 
 def _lrbcd(about: str, model: str = "GPRGNN", **settings: Any) -> Way:
@@ -150,7 +151,16 @@ OPTIONS = {
     "greedy-1.5": _greedy("... ε = 1.5, twice the degree", 1.5, 2.0),
     "greedy-1.5-drop": _greedy("... and dropout 0.8, weight decay 0.005", 1.5, 2.0, dropout=0.8, weight_decay=5e-3),
     "greedy-0.5-drop": _greedy("... with ε = 0.5, the degree", 0.5, 1.0, dropout=0.8, weight_decay=5e-3),
-    "sturdy": Way("the preset `sturdy`", model_settings={"init": "ppr", "alpha": 0.9, "dropout": 0.5}, preset="sturdy"),
+    "sturdy": Way("the preset `sturdy`", model_settings=_STURDY, preset="sturdy"),
+    "sturdy-drop": Way("... and dropout 0.8", model_settings={**_STURDY, "dropout": 0.8}, preset="sturdy"),
+    "sturdy-3": Way(
+        "... with dropout 0.5, ε = 3, four times the degree",
+        model_settings=_STURDY,
+        attack=GreedyRBCD(loss="log_margin").for_training(),
+        epsilon=3.0,
+        local=4.0,
+        preset="sturdy",
+    ),
     "greedy-1.5-clean": _greedy("... and half of the loss on the clean graph", 1.5, 2.0, clean_share=0.5),
     "greedy-1.5-average": _greedy("... and parameters averaged (0.95)", 1.5, 2.0, averaging=0.95),
     "greedy-1.5-slow": _greedy("... and the budget rises over 50 epochs", 1.5, 2.0, epsilon_warmup=50),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -484,3 +485,26 @@ def test_budgets_of_large_graphs_can_be_counted() -> None:
         assert bool((local == total).all())
     with pytest.raises(ValueError, match="expected a budget that can be counted, got 268435456 flips"):
         boxes(Budget(1 << 28), 10, 1 << 30, torch.device("cpu"))
+
+
+def test_one_recording_over_a_dense_matrix_serves_all_budgets(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    unrecorded(monkeypatch)
+    monkeypatch.setattr(recordings, "_LEAST_CAPACITY", 16)
+    made_with: list[bool] = []
+    first = RecordedAscent.__init__
+
+    def noted(self: RecordedAscent, *given: Any, **named: Any) -> None:
+        first(self, *given, **named)
+        made_with.append(self.filled is not None)
+
+    monkeypatch.setattr(RecordedAscent, "__init__", noted)
+    for name, expected in (("GCN", [True]), ("GAT", [False, False, False])):
+        target = target_of(data, name)
+        target.engine("tanh_margin").recordable = True
+        made_with.clear()
+        for total in (4, 40, 160):
+            block = sample_block(120, 10**6, generator=generator())
+            steps = steps_of(8, None, False, lr=5.0)
+            ascend(target, block, Budget(total), steps, generator=generator(), watch=Watch(DEVICE, ignore))
+        assert made_with[: len(expected)] == expected
+        assert set(made_with) == {name == "GCN"}

@@ -59,7 +59,7 @@ def test_blocks_and_projections_on_the_gpu() -> None:
     assert float(fresh.flip.sum()) == pytest.approx(float(block.flip.sum()), rel=1e-5)
 
 
-def test_a_recording_that_fails_leaves_random_numbers_as_they_were() -> None:
+def test_random_numbers_can_be_drawn_after_a_recording_that_failed() -> None:
     generator = torch.Generator("cuda").manual_seed(3)
     value = torch.ones((), device="cuda")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +15,7 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs
 from edgeproof.propagation.adjacency import Filled
-from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.propagation.kernels import dispatch, numba_cpu, reference, triton_gpu
 from edgeproof.propagation.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
@@ -25,11 +28,16 @@ def device_of(backend: Backend) -> torch.device:
     return DEVICE if backend is triton_gpu else torch.device("cpu")
 
 
-def random_graph(nodes: int, edges: int, generator: torch.Generator, dtype: torch.dtype) -> Adjacency:
-    """An undirected graph; some nodes have no edge."""
+def random_graph(
+    nodes: int, edges: int, generator: torch.Generator, dtype: torch.dtype, *, odd: bool = False
+) -> Adjacency:
+    """An undirected graph; some nodes have no edge. An odd one has self-loops, and some edges twice."""
     pairs = torch.triu_indices(nodes, nodes, offset=1)
     pairs = pairs[:, torch.randperm(pairs.size(1), generator=generator)[:edges]]
     both = torch.cat([pairs, pairs.flip(0)], dim=1)
+    if odd:
+        loops = torch.arange(0, nodes, 2).expand(2, -1)
+        both = torch.cat([both, pairs[:, ::3], pairs[:, ::3].flip(0), loops], dim=1)
     return Adjacency.from_edge_index(both, num_nodes=nodes, dtype=dtype, symmetric=True)
 
 
@@ -83,14 +91,34 @@ def test_few_pairs_are_placed_without_sorting(nodes: int, edges: int, flips: int
     check_insertion(triton_gpu, nodes, edges, flips, idle, torch.float64)
 
 
-def test_many_pairs_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["_COMPARISONS", "_LARGEST_KEY"])
+def test_many_pairs_or_nodes_are_sorted(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
     plain = reference.insert_pairs
     monkeypatch.setattr(reference, "insert_pairs", lambda *given: called.append(given) or plain(*given))
-    monkeypatch.setattr(triton_gpu, "_COMPARISONS", 100)
+    monkeypatch.setattr(triton_gpu, limit, 100)
     check_insertion(triton_gpu, 40, 60, 50, 5, torch.float32)
     # Once by the kernel, once by the test.
     assert len(called) == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_of_equal_entries_the_first_is_changed(backend: Backend) -> None:
+    """Edges that are there twice, self-loops, and pairs that are flipped a second time."""
+    graph = random_graph(12, 20, torch.Generator().manual_seed(0), torch.float64, odd=True)
+    u, v = torch.triu_indices(12, 12, offset=1)[:, ::2]
+    flip = torch.linspace(0.1, 0.4, u.numel(), dtype=torch.float64)
+    known = [tensor.to(device_of(backend)) for tensor in arguments(graph)]
+    pairs = [tensor.to(device_of(backend)) for tensor in (u, v, flip)]
+    expected = arguments(graph)
+    for _ in range(2):
+        found = backend.insert_pairs(*known, *pairs)
+        wanted = reference.insert_pairs(*expected, u, v, flip)
+        for mine, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine.cpu(), other)
+        row = torch.arange(12).repeat_interleave(wanted[0].diff())
+        expected = (*wanted[:2], row * 12 + wanted[1], *wanted[2:])
+        known = [tensor.to(device_of(backend)) for tensor in expected]
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
@@ -98,8 +126,9 @@ def test_many_pairs_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_normalization(backend: Backend, dtype: torch.dtype, self_loops: bool) -> None:
     generator = torch.Generator().manual_seed(0)
-    for nodes, edges, longest in ((40, 60, 9), (40, 300, 30), (2, 0, 1), (40, 60, None)):
-        graph = random_graph(nodes, edges, generator, dtype)
+    cases = ((40, 60, 9, False), (40, 300, 30, False), (2, 0, 1, False), (40, 60, None, False), (40, 60, 9, True))
+    for nodes, edges, longest, odd in cases:
+        graph = random_graph(nodes, edges, generator, dtype, odd=odd)
         weight = graph.weight * torch.rand(graph.weight.numel(), generator=generator, dtype=dtype)
         dense = graph.with_weight(weight).dense() + (torch.eye(nodes, dtype=dtype) if self_loops else 0)
         degree = dense.sum(dim=1)
@@ -123,6 +152,49 @@ def test_normalization_has_a_gradient() -> None:
         assert torch.autograd.gradcheck(weights, weight)
 
 
+def test_what_needs_a_gradient_keeps_it() -> None:
+    """Triton's programs know of none, so they are not used then."""
+    graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
+    rowptr, col, key, weight, diagonal = (tensor.to(DEVICE) for tensor in arguments(graph))
+    u, v = torch.tensor([[0, 1], [2, 3]], device=DEVICE)
+    flip = torch.full((2,), 0.5, dtype=torch.float64, device=DEVICE)
+    for needs in (weight, flip):
+        needs.requires_grad_()
+        assert triton_gpu.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)[2].requires_grad
+        needs.requires_grad_(False)
+    normalized, _ = triton_gpu.normalize(rowptr, col, weight.requires_grad_(), diagonal, self_loops=True, longest=9)
+    assert normalized.requires_grad
+
+
+def test_strides_do_not_matter() -> None:
+    graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
+    rowptr, col, key, weight, diagonal = (tensor.to(DEVICE) for tensor in arguments(graph))
+    pairs = torch.tensor([[0, 2], [1, 3], [4, 5]], device=DEVICE)
+    flip = torch.rand(3, 2, dtype=torch.float64, device=DEVICE)[:, 1]
+    strided = torch.stack([weight, weight], dim=1)[:, 0]
+    plain = reference.insert_pairs(rowptr, col, key, weight, diagonal, pairs[:, 0], pairs[:, 1], flip)
+    for mine, other in zip(
+        triton_gpu.insert_pairs(rowptr, col, key, strided, diagonal, pairs[:, 0], pairs[:, 1], flip), plain, strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+    loops: Any = {"self_loops": True, "longest": 9}
+    torch.testing.assert_close(
+        triton_gpu.normalize(rowptr, col, strided, diagonal, **loops),
+        reference.normalize(rowptr, col, weight, diagonal, **loops),
+    )
+    table, node = (
+        torch.rand(6, 6, dtype=torch.float64, device=DEVICE).T,
+        torch.rand(6, 2, dtype=torch.float64, device=DEVICE),
+    )
+    inputs = (table, node[:, 0], pairs[:, 0], pairs[:, 1])
+    torch.testing.assert_close(triton_gpu.table_at(*inputs), reference.table_at(*inputs))
+    there, number = torch.ones(3, 2, dtype=torch.bool, device=DEVICE)[:, 0], pairs[:, 1]
+    kept = torch.zeros(3, dtype=torch.long, device=DEVICE), torch.zeros(3, dtype=torch.float64, device=DEVICE)
+    triton_gpu.compact(there, number, flip, *kept)
+    assert torch.equal(kept[0], number)
+    assert torch.equal(kept[1], flip)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_a_table_gives_what_single_products_give(backend: Backend) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -141,24 +213,30 @@ def test_items_are_gathered_as_far_as_there_is_room(backend: Backend, count: int
     generator = torch.Generator().manual_seed(0)
     there = torch.rand(count, generator=generator) < share
     number, flip = torch.randperm(count, generator=generator), torch.rand(count, generator=generator) + 0.1
-    kept_number, kept_flip = torch.full((room,), -1), torch.ones(room)
-    buffers = [tensor.to(device_of(backend)) for tensor in (there, number, flip, kept_number, kept_flip)]
+    # What stands behind the room is not to be touched.
+    kept = [torch.full((room + 9,), -1).to(device_of(backend)), torch.ones(room + 9).to(device_of(backend))]
+    buffers = [*(tensor.to(device_of(backend)) for tensor in (there, number, flip)), *(one[:room] for one in kept)]
     assert int(backend.compact(*buffers)) == int(there.sum())
     size = min(room, int(there.sum()))
     assert torch.equal(buffers[3][:size].cpu(), number[there][:size])
     assert torch.equal(buffers[4][:size].cpu(), flip[there][:size])
     assert not buffers[4][size:].any()
+    assert bool((kept[0][room:] == -1).all())
+    assert bool((kept[1][room:] == 1).all())
 
 
+@pytest.mark.parametrize("isolated", [False, True])
 @pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT"])
-def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str) -> None:
-    """Over all pairs, and over some of them: loss, logits and scores, on a graph with an isolated node."""
+def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str, isolated: bool) -> None:
+    """Over all pairs, and over some of them: loss, logits and scores, on a graph with a node that may stay isolated."""
     data = Data(x=graph.x.double(), edge_index=graph.edge_index, y=graph.y)
     model = ep.models.build(name, 5, 3, seed=0).double().eval()
     engine = EdgeGradientEngine(model, data, torch.arange(7))
     every = Pairs.from_number(torch.arange(21), 7)
     for pairs in (every, every[torch.arange(0, 21, 2)]):
         flip = torch.rand(len(pairs), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        if isolated:
+            flip[(pairs.u == 6) | (pairs.v == 6)] = 0
         filled = Filled(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
         torch.testing.assert_close(filled.dense(), engine.adjacency.perturbed(pairs.both, flip).dense())
         loss, logits, scores = engine.run_over(filled)
@@ -168,3 +246,21 @@ def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str) ->
         assert expected[2] is not None
         for mine, other in zip(scores, expected[2], strict=True):
             torch.testing.assert_close(mine.at_many(every, None), other.at(every, None))
+
+
+def test_all_kernels_of_a_run_are_of_the_backend_asked_for(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str] = []
+    choose = dispatch.choose
+
+    def noted(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
+        found = choose(tensors, backend)
+        chosen.append(found.name)
+        return found
+
+    engine = EdgeGradientEngine(ep.models.build("GPRGNN", 5, 3, seed=0), graph, torch.arange(7), backend="reference")
+    monkeypatch.setattr(dispatch, "choose", noted)
+    flips = torch.tensor([[0, 2], [4, 5]]), torch.tensor([0.5, 1.0])
+    engine.run_on_tape(*flips)
+    engine.logits(*flips)
+    assert len(chosen) > 20
+    assert set(chosen) == {"reference"}

@@ -23,7 +23,7 @@ from edgeproof.budget import Budget
 from edgeproof.propagation.adjacency import Filled
 from edgeproof.propagation.captured import record
 from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.pair_scores import Scores
+from edgeproof.propagation.pair_scores import Bilinear, Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
 # Steps after which a look is taken at what was noted.
@@ -31,7 +31,7 @@ _LOOK_EVERY = 32
 # If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
 _TABLE = 16
 # In steps over all pairs of a graph of no more nodes than this, the adjacency matrix is dense.
-_DENSE = 8192
+_DENSE = 4096
 
 
 class RecordedAscent:
@@ -44,8 +44,9 @@ class RecordedAscent:
         block: of a kind with those that it will be run on: from the same nodes, and if ``size`` is none, of the same pairs.
         steps: of a kind with those that it will make; only their number and learning rate may differ.
         keep_best: whether to remember the block of lowest accuracy.
-        capacity: most pairs of non-zero weight. If it is half of ``steps.size``, the largest are kept where there are more: as
-            many as plain steps keep of a block that is drawn anew.
+        capacity: most pairs of non-zero weight; where the matrix is dense, any number will do. If it is half of
+            ``steps.size``, the largest are kept where there are more: as many as plain steps keep of a block that is drawn
+            anew.
     """
 
     def __init__(
@@ -81,9 +82,7 @@ class RecordedAscent:
         self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
-        # Where all weights move at once, and nothing but their sum is limited, most of them are soon not 0.
-        dense = not self.greedy and block.number.numel() == self.total and self.num_nodes <= _DENSE
-        self.filled = Filled(self.engine.adjacency, block.pairs.u, block.pairs.v) if dense and size is None else None
+        self.filled = Filled(self.engine.adjacency, *block.pairs.both) if is_dense(target, block, steps) else None
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())
@@ -251,6 +250,19 @@ class RecordedAscent:
     def _block(self, number: Tensor, flip: Tensor, there: Tensor) -> Block:
         number, order = number[there].sort()
         return Block(number, self._pairs(number), flip[there][order], self.nodes)
+
+
+def is_dense(target: Target, block: Block, steps: Steps) -> bool:
+    """Whether such steps are made over a dense matrix, whatever room there is for flips.
+
+    Where the weights of all pairs move at once, and nothing but their sum is limited, most of them are soon not 0. Not where
+    neighbours are attended to: that takes far longer for a place than a product does.
+    """
+    all_pairs = block.nodes is None and block.number.numel() == num_pairs(block.num_nodes)
+    if steps.greedy or steps.draws(block.number.numel()) or not all_pairs or target.num_nodes > _DENSE:
+        return False
+    scores = target.engine(steps.loss)().scores
+    return all(isinstance(score, Bilinear) for score in scores)
 
 
 def _numbers(key: Tensor, nodes: Tensor | None, num_nodes: int) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from edgeproof._tensors import fingerprint
 from edgeproof.attacks.blocks import Block
-from edgeproof.attacks.recorded import RecordedAscent
+from edgeproof.attacks.recorded import RecordedAscent, is_dense
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
@@ -138,8 +138,8 @@ def recording_of(target: Target, block: Block, steps: Steps, *, keep_best: bool)
     kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
     known = target.recordings.get(kind)
     if known is None:
-        # Half a block is the most that is kept of it when it is drawn anew.
-        most = size // 2 if draws else size
+        # Half a block is the most that is kept of it when it is drawn anew; a dense matrix has room for all.
+        most = 1 if is_dense(target, block, steps) else size // 2 if draws else size
         known = Recording(keep_best, _PARTS if again else (1,), most)
         if again:
             target.recordings[kind] = known

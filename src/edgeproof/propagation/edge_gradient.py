@@ -360,7 +360,7 @@ class EdgeGradientEngine:
         with dispatch.using(self.backend), torch.enable_grad():
             with evaluating(self.model), Tape() as tape:
                 logits = self.model.diffuse(self._encoded, adjacency)
-                # Not by subscript: the gradient of that would sort the nodes, which may be there twice.
+                # Not by subscript: its gradient would sort the nodes, not knowing that each is there only once.
                 loss = self.loss(logits.index_select(0, self.nodes), self.labels)
             tape.differentiate(loss)
             return loss.detach(), logits.detach(), assemble(tape.calls)

@@ -152,10 +152,13 @@ class _SpMM(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_weight = dispatch.gathered_dot(grad, x, pattern.row, pattern.col, backend=ctx.backend)
         if ctx.needs_input_grad[1] or call is not None:
-            if not adjacency.symmetric:
-                pattern, where = pattern.transposed
-                weight = weight[where]
-            grad_x = _product(pattern, weight, grad, ctx.backend)
+            if pattern.complete:
+                grad_x = weight.view(pattern.num_nodes, pattern.num_nodes).T @ grad
+            else:
+                if not adjacency.symmetric:
+                    pattern, where = pattern.transposed
+                    weight = weight[where]
+                grad_x = _product(pattern, weight, grad, ctx.backend)
         if call is not None:
             call.grad_out, call.grad_x = grad, grad_x
         return grad_weight, grad_x, None, None, None, None

@@ -12,6 +12,7 @@ def insert_pairs(
     col,
     key,
     weight,
+    diagonal,
     u,
     v,
     flip,
@@ -73,12 +74,17 @@ def insert_pairs(
     tl.store(new_weight + low + before, added, mask=is_new)
 
     tl.store(new_col + old + before, old_key % nodes, mask=is_old)
-    tl.store(new_weight + old + before, tl.load(weight + old, mask=is_old, other=0.0) - same, mask=is_old)
-    tl.store(new_diagonal + old_key // nodes, old + before, mask=is_old & (old_key // nodes == old_key % nodes))
+    # Of several entries at one place the first is changed.
+    is_first = tl.load(key + old - 1, mask=is_old & (old > 0), other=-1).to(tl.int32) != old_key
+    changed = tl.load(weight + old, mask=is_old, other=0.0) - tl.where(is_first, same, 0.0)
+    tl.store(new_weight + old + before, changed, mask=is_old)
+    of_row = old_key // nodes
+    on_diagonal = is_old & (tl.load(diagonal + of_row, mask=is_old, other=-1) == old)
+    tl.store(new_diagonal + of_row, old + before, mask=on_diagonal)
     tl.store(new_rowptr + row, tl.load(rowptr + row, mask=is_row, other=0) + before, mask=is_row)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def inverse_roots(rowptr, weight, scale, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
     """scale[row] = 1 / sqrt(sum of the row's weights), 0 if it has none; a few rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
@@ -94,24 +100,36 @@ def inverse_roots(rowptr, weight, scale, rows, SELF_LOOPS: tl.constexpr, ROWS: t
     tl.store(scale + row, tl.where(total > 0, root, 0.0), mask=row < rows)
 
 
-@triton.jit
-def scaled(rowptr, col, weight, scale, out, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
+@triton.jit(do_not_specialize=["rows"])
+def scaled(
+    rowptr,
+    col,
+    weight,
+    diagonal,
+    scale,
+    out,
+    rows,
+    SELF_LOOPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+):
     """out = scale[row] * weight * scale[col] of each entry; a few rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
     of_row = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
+    loop = tl.load(diagonal + row, mask=row < rows, other=0)[:, None]
     for first in range(0, tl.max(end - start), ENTRIES):
         e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
         inside = e < end[:, None]
         j = tl.load(col + e, mask=inside, other=0)
         w = tl.load(weight + e, mask=inside, other=0.0)
         if SELF_LOOPS:
-            w += tl.where(j == row[:, None], 1.0, 0.0)
+            w += tl.where(e == loop, 1.0, 0.0)
         tl.store(out + e, of_row * w * tl.load(scale + j, mask=inside, other=0.0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "nodes"])
 def table_at(table, node, u, v, out, count, nodes, PART: tl.constexpr):
     """out[e] = table[u, v] + table[v, u] + node[u] + node[v]."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
@@ -124,7 +142,7 @@ def table_at(table, node, u, v, out, count, nodes, PART: tl.constexpr):
     tl.store(out + e, forth + back + ends, mask=present)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "capacity"])
 def compact(there, up_to, number, flip, kept_number, kept_flip, count, capacity, PART: tl.constexpr):
     """Each item that is there to the place that its rank gives it, as far as there is room."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)

@@ -132,13 +132,13 @@ def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.c
     part = tl.program_id(0)
     t = tl.arange(0, THRESHOLDS)
     threshold = tl.load(thresholds + t).to(values.dtype.element_ty)
-    total = tl.zeros([THRESHOLDS], dtype=tl.float64)
+    # Added up across threads only once, at the end.
+    total = tl.zeros([STEP, THRESHOLDS], dtype=values.dtype.element_ty)
     for start in range(0, PART, STEP):
         e = part * PART + start + tl.arange(0, STEP)
         value = tl.load(values + e, mask=e < count, other=-float("inf"))
-        above = value[:, None] - threshold[None, :]
-        total += tl.sum(tl.minimum(tl.maximum(above, 0.0), 1.0), axis=0).to(tl.float64)
-    tl.store(sums + part * THRESHOLDS + t, total)
+        total += tl.minimum(tl.maximum(value[:, None] - threshold[None, :], 0.0), 1.0)
+    tl.store(sums + part * THRESHOLDS + t, tl.sum(total.to(tl.float64), axis=0))
 
 
 @triton.jit

@@ -58,8 +58,8 @@ def insert_pairs(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A sparse square matrix of ones with pairs flipped in part, in both directions; only the pairs are sorted.
 
-    A pair that has an entry takes its flip from that entry's weight and gets a second one of weight 0, so that no size depends
-    on what the pairs are.
+    A pair that has an entry takes its flip from the weight of the first one and gets another of weight 0, so that no size
+    depends on what the pairs are.
 
     Args:
         rowptr: where rows begin, shape ``[nodes + 1]``.
@@ -121,8 +121,8 @@ def normalize(
     connected = degree > 0
     # The inner where keeps the gradient of 1/sqrt finite at degree 0, where the outer one discards it.
     scale = torch.where(connected, torch.where(connected, degree, 1.0).rsqrt(), 0.0)
-    of_row = scale.repeat_interleave(rowptr.diff(), output_size=col.numel())
-    return of_row * weight * scale[col], scale
+    row = torch.arange(diagonal.numel(), device=col.device).repeat_interleave(rowptr.diff(), output_size=col.numel())
+    return scale[row] * weight * scale[col], scale
 
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,9 @@ except ImportError:
     triton = None
 
 name = "triton"
-summary = "gathered dot products and the search over all pairs; CUDA; float32 (and float64 but for the search)"
+summary = (
+    "gathered dot products, graphs with flips and the search over all pairs; CUDA; float32 (but for the search float64)"
+)
 
 merge = reference.merge
 weighted_median = reference.weighted_median
@@ -33,8 +35,9 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Rows side by side in a product, and how long the longest may be.
 _ROWS, _LONG = 16, 1024
 # Of pairs put into a matrix: so many entries are placed by a program, and so many keys compared at once; and how many
-# comparisons take no longer than to sort.
+# comparisons take no longer than to sort. Keys are compared in 32 bits.
 _OWN, _CHUNK, _COMPARISONS = 32, 128, 1 << 31
+_LARGEST_KEY = 2**31 - 2
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
 _WIDE, _GROUP = 2048, 32
 
@@ -72,11 +75,11 @@ def insert_pairs(
     """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`; few pairs are compared with all, not sorted."""
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
-    if 2 * pairs * placed > _COMPARISONS or nodes**2 >= 2**31 - 1 or weight.requires_grad or flip.requires_grad:
+    if 2 * pairs * placed > _COMPARISONS or nodes**2 > _LARGEST_KEY or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
     new_rowptr, new_diagonal = torch.empty_like(rowptr), torch.empty_like(diagonal)
     new_col, new_weight = col.new_empty(entries + 2 * pairs), weight.new_empty(entries + 2 * pairs)
-    before = (rowptr, col, key, weight, u.contiguous(), v.contiguous(), flip.contiguous())
+    before = (rowptr, col, key, weight.contiguous(), diagonal, u.contiguous(), v.contiguous(), flip.contiguous())
     after = (new_rowptr, new_col, new_weight, new_diagonal)
     graphs.insert_pairs[(triton.cdiv(placed, _OWN),)](*before, *after, nodes, entries, pairs, OWN=_OWN, CHUNK=_CHUNK)
     return after
@@ -89,9 +92,10 @@ def normalize(
     rows = diagonal.numel()
     if longest is None or longest > _LONG or weight.requires_grad or not rows:
         return reference.normalize(rowptr, col, weight, diagonal, self_loops=self_loops)
+    weight = weight.contiguous()
     scale, out, grid = weight.new_empty(rows), torch.empty_like(weight), (triton.cdiv(rows, _ROWS),)
     graphs.inverse_roots[grid](rowptr, weight, scale, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
-    graphs.scaled[grid](rowptr, col, weight, scale, out, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
+    graphs.scaled[grid](rowptr, col, weight, diagonal, scale, out, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
     return out, scale
 
 
@@ -100,7 +104,8 @@ def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
     out = table.new_empty(u.numel())
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        graphs.table_at[grid](table.contiguous(), node, u, v, out, out.numel(), table.size(1), PART=1024)
+        inputs = (table.contiguous(), node.contiguous(), u.contiguous(), v.contiguous())
+        graphs.table_at[grid](*inputs, out, out.numel(), table.size(1), PART=1024)
     return out
 
 
@@ -109,7 +114,7 @@ def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, ke
     up_to = there.cumsum(0, dtype=torch.int32)
     kept_flip.zero_()
     grid = (triton.cdiv(flip.numel(), 1024),)
-    buffers = (there, up_to, number, flip, kept_number, kept_flip)
+    buffers = (there.contiguous(), up_to, number.contiguous(), flip.contiguous(), kept_number, kept_flip)
     graphs.compact[grid](*buffers, flip.numel(), kept_flip.numel(), PART=1024)
     return up_to[-1]
 
@@ -188,9 +193,9 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
     """See :func:`edgeproof.propagation.kernels.reference.narrow`; parts are added up in a fixed order."""
     parts, count = triton.cdiv(values.numel(), _PART), thresholds.numel()
     sums = torch.empty(parts, count, dtype=torch.float64, device=values.device)
-    programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=256, THRESHOLDS=count)
+    programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=128, THRESHOLDS=count)
     divided, ends = torch.empty_like(thresholds), thresholds.new_empty(2, 2)
-    programs.narrow[(1,)](sums, thresholds, budget, divided, ends, parts, ROWS=32, THRESHOLDS=count)
+    programs.narrow[(1,)](sums, thresholds, budget, divided, ends, parts, ROWS=128, THRESHOLDS=count, num_warps=8)
     return divided, ends
 
 
