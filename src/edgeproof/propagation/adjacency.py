@@ -241,11 +241,13 @@ class Adjacency:
 
     def _normalize_dense(self, self_loops: bool) -> tuple[Tensor, Tensor]:
         matrix = self.weight.view(self.num_nodes, self.num_nodes)
-        if self_loops:
-            matrix = matrix + torch.eye(self.num_nodes, dtype=matrix.dtype, device=matrix.device)
-        degree = matrix.sum(dim=1)
+        degree = matrix.sum(dim=1) + float(self_loops)
         scale = torch.where(degree > 0, degree, torch.inf).rsqrt()
-        return (scale[:, None] * matrix * scale).view(-1), scale
+        scaled = scale[:, None] * matrix * scale
+        if self_loops:
+            # In place: of a matrix, only the diagonal changes.
+            scaled.diagonal().add_(scale.square())
+        return scaled.view(-1), scale
 
 
 class Filled:
@@ -265,16 +267,15 @@ class Filled:
         both = torch.cat([u * n + v, v * n + u])
         self.known = adjacency.dense().view(-1)
         # Which pair is flipped at each place, and in which direction; the first in none where there is no pair.
-        self.pair = torch.zeros(n * n, dtype=torch.long, device=device)
-        self.pair[both] = torch.arange(u.numel(), device=device).repeat(2)
+        self.pair = torch.zeros(n * n, dtype=torch.int32, device=device)
+        self.pair[both] = torch.arange(u.numel(), dtype=torch.int32, device=device).repeat(2)
         self.sign = torch.zeros_like(self.known)
         self.sign[both] = 1 - 2 * self.known[both]
 
     def perturbed(self, flip: Tensor) -> Adjacency:
         """The graph with each pair flipped by so much."""
-        return Adjacency(
-            self.pattern, torch.addcmul(self.known, self.sign, flip[self.pair]), symmetric=True, rule=Plain()
-        )
+        weight = torch.addcmul(self.known, self.sign, flip.index_select(0, self.pair))
+        return Adjacency(self.pattern, weight, symmetric=True, rule=Plain())
 
 
 def as_adjacency(
