@@ -1,23 +1,20 @@
-"""What the transductive setting hides: training schemes, "perfect" robustness, and a defence that only remembers.
+"""What the transductive setting hides: a defence that only remembers, training schemes, and "perfect" robustness.
 
-    python benchmarks/transductive.py run memory                       the memorising defence, in both settings
-    python benchmarks/transductive.py run schemes --device cuda        self-training, adversarial training, or both
-    python benchmarks/transductive.py run perfect --device cuda        trained with a budget of as many flips as edges
-    python benchmarks/transductive.py render                           docs/transductive.md
+    python benchmarks/transductive.py run memory --device cuda    the memorising defence, in both settings
+    python benchmarks/transductive.py render                      docs/transductive.md
 
 A model that has a result in results/transductive is not trained again. All test nodes are attacked at once, without local
-budgets. Nothing here measures robustness: that is the point.
+budgets. The schemes and the "perfect" models are trained by ``edgeproof reproduce``; the page shows what its store has of them.
+Nothing here measures robustness: that is the point.
 """
 
 from __future__ import annotations
 
-import csv
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -25,148 +22,104 @@ from _runs import run_missing, summary
 from torch import nn
 
 import edgeproof as ep
-from edgeproof.attacks import DICE, FGSM, PGD, PRBCD, Attack, GreedyRBCD
+from edgeproof.attacks import DICE, PRBCD, GreedyRBCD
+from edgeproof.experiments import Store
+from edgeproof.experiments.compare import compare
+from edgeproof.experiments.figures import find_figure
+from edgeproof.experiments.figures.curves import Curves
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import Row
+from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.tables import find
 from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.training import Memorizing
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "transductive"
-PAPER = HERE.parent / "results" / "paper" / "transductive.csv"
+STORE = Store(HERE.parent / "results" / "experiments")
 PAGE = HERE.parent / "docs" / "transductive.md"
 SEEDS = (0, 1, 5)
+ATTACKS = {"PRBCD": PRBCD(), "GreedyRBCD, log margin": GreedyRBCD(loss="log_margin", steps=200), "DICE": DICE()}
+EPSILONS = (0.1, 0.25)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+run = typer.Typer()
+app.add_typer(run, name="run")
+
+
+@run.callback()
+def studies() -> None:
+    """Train and attack."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One model to train and to attack.
+    """One GCN to train on Citeseer and to attack.
 
     Args:
-        study: ``"memory"``, ``"schemes"`` or ``"perfect"``.
-        dataset: the graph.
-        model: which model.
-        scheme: how it is trained: ``"regular"``, ``"adversarial"``, ``"self"`` or ``"both"``.
-        epsilon: budget of the attack in training; 0 without one.
         seed: of the split and everything else.
         setting: ``"transductive"`` or ``"inductive"``.
         memorizing: whether the defence stands in front of the model.
     """
 
-    study: str
-    dataset: str
-    model: str
-    scheme: str
-    epsilon: float
     seed: int
-    setting: str = "transductive"
-    memorizing: bool = False
+    setting: str
+    memorizing: bool
 
     @property
     def path(self) -> Path:
         name = "memorizing-" if self.memorizing else ""
-        parts = (
-            self.study,
-            self.setting,
-            self.dataset,
-            f"{name}{self.model}",
-            self.scheme,
-            f"{self.epsilon:g}",
-            self.seed,
-        )
-        return RESULTS / f"{'-'.join(map(str, parts))}.json"
+        return RESULTS / f"memory-{self.setting}-citeseer-{name}GCN-regular-0-{self.seed}.json"
 
 
-def units(study: str) -> Iterator[Unit]:
+def units() -> Iterator[Unit]:
     for seed in SEEDS:
-        if study == "memory":
-            for setting in ("transductive", "inductive"):
-                for memorizing in (False, True):
-                    yield Unit(study, "citeseer", "GCN", "regular", 0.0, seed, setting, memorizing)
-        elif study == "perfect":
-            for dataset in ("cora", "cora_ml", "citeseer"):
-                yield Unit(study, dataset, "GPRGNN", "both", 1.0, seed)
-            yield Unit(study, "citeseer", "GCN", "both", 1.0, seed)
-        else:
-            for dataset in ("cora", "citeseer"):
-                for model in ("GCN", "APPNP", "GPRGNN"):
-                    yield Unit(study, dataset, model, "regular", 0.0, seed)
-                    yield Unit(study, dataset, model, "self", 0.0, seed)
-                    for epsilon in (0.05, 0.1):
-                        yield Unit(study, dataset, model, "adversarial", epsilon, seed)
-                        yield Unit(study, dataset, model, "both", epsilon, seed)
-
-
-def attacks(study: str) -> tuple[dict[str, Attack], tuple[float, ...]]:
-    """What each study attacks with, and the budgets."""
-    strong = GreedyRBCD(loss="log_margin", steps=200)
-    if study == "memory":
-        return {"PRBCD": PRBCD(), "GreedyRBCD, log margin": strong, "DICE": DICE()}, (0.1, 0.25)
-    if study == "schemes":
-        return {"PGD": PGD(), "GreedyRBCD, log margin": strong}, (0.05, 0.1, 0.25)
-    every = {"PGD": PGD(), "DICE": DICE(), "FGSM": FGSM(), "GreedyRBCD": GreedyRBCD(), "PRBCD": PRBCD()}
-    return every, (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+        for setting in ("transductive", "inductive"):
+            for memorizing in (False, True):
+                yield Unit(seed, setting, memorizing)
 
 
 def measure(unit: Unit, device: str, threads: int) -> str:
     """Train, attack and write the result."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
-    # The released code takes Cora whole, although the paper's text says largest component for all.
-    data = ep.datasets.load(unit.dataset, largest_component=unit.dataset != "cora")
+    data = ep.datasets.load("citeseer")
     split = getattr(ep.splits, unit.setting)(data, unit.seed).to(device)
-    model = ep.models.build(unit.model, data.num_features, ep.num_classes(data), seed=unit.seed).to(device)
-    start = time.perf_counter()
-    history = train(unit, model, split)
-    seconds = time.perf_counter() - start
+    model = ep.models.build("GCN", data.num_features, ep.num_classes(data), seed=unit.seed).to(device)
+    patience = 300 if unit.setting == "transductive" else 200
+    history = ep.train(model, split, patience=patience, seed=unit.seed, progress=False)
     judged: nn.Module = Memorizing(model, split.train.data).eval() if unit.memorizing else model
     graph, nodes = split.test.data, split.test.nodes
     scores = [Score("test", "clean", 0.0, ep.evaluation.clean_accuracy(judged, graph, nodes))]
-    chosen, epsilons = attacks(unit.study)
-    budgets = ep.Budget.from_epsilons(graph, nodes, epsilons)
-    for name, attack in chosen.items():
+    budgets = ep.Budget.from_epsilons(graph, nodes, EPSILONS)
+    for name, attack in ATTACKS.items():
         # A model that does not listen has no gradient: it is attacked with what is worst for the model behind it.
-        for epsilon, result in zip(epsilons, attack(model, graph, nodes, budgets, seed=unit.seed), strict=True):
+        for epsilon, result in zip(EPSILONS, attack(model, graph, nodes, budgets, seed=unit.seed), strict=True):
             scores.append(Score("test", name, epsilon, ep.evaluation.clean_accuracy(judged, result.data, nodes)))
     Result(
-        command=f"python benchmarks/transductive.py run {unit.study} --device {device}",
-        dataset=unit.dataset,
+        command=f"python benchmarks/transductive.py run memory --device {device}",
+        dataset="citeseer",
         split=describe_split(split),
         model={**describe_model(model), "memorizing": unit.memorizing},
-        training={**history.summary(), "scheme": unit.scheme, "seconds_with_labels": round(seconds, 1)},
+        training=history.summary(),
         seed=unit.seed,
         scores=tuple(scores),
         environment=describe_environment(device),
         threat={"local": None, "count": "incident"},
     ).write(unit.path)
     shown = ", ".join(f"{one.attack} {one.epsilon:g}: {one.accuracy:.1%}" for one in scores)
-    return f"{unit.path.stem} ({seconds:.0f} s, best epoch {history.best_epoch} of {len(history.epochs)}): {shown}"
+    return f"{unit.path.stem} (best epoch {history.best_epoch} of {len(history.epochs)}): {shown}"
 
 
-def train(unit: Unit, model: nn.Module, split: ep.splits.Split) -> ep.training.History:
-    """By the unit's scheme, with the paper's settings but for the label models, which are kept at their best epoch."""
-    labels: Any = False
-    if unit.scheme in ("self", "both"):
-        labels = ep.training.pseudo_labels(model, split, max_epochs=500, patience=500, seed=unit.seed, progress=False)
-    threat: dict[str, Any] = {}
-    if unit.scheme in ("adversarial", "both"):
-        threat = {"attack": PGD(steps=50 if unit.epsilon == 1 else 10), "epsilon": unit.epsilon}
-    patience = 300 if unit.setting == "transductive" else 200
-    return ep.train(model, split, self_training=labels, patience=patience, seed=unit.seed, progress=False, **threat)
-
-
-@app.command()
-def run(
-    study: Annotated[str, typer.Argument(help="memory, schemes or perfect.")],
+@run.command("memory")
+def run_memory(
     jobs: Annotated[int, typer.Option(help="Processes at once.")] = 1,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes can share one GPU.")] = "cpu",
     threads: Annotated[int, typer.Option(help="CPU threads per process.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Train and attack every model that has no result yet."""
-    if study not in ("memory", "schemes", "perfect"):
-        raise typer.BadParameter(f"expected memory, schemes or perfect, got {study}")
-    run_missing(list(units(study)), measure, jobs=jobs, device=device, threads=threads, force=force)
+    run_missing(list(units()), measure, jobs=jobs, device=device, threads=threads, force=force)
 
 
 @app.command()
@@ -181,81 +134,85 @@ def render() -> None:
     print(f"wrote {PAGE}")
 
 
-def whole(study: str) -> dict[Unit, list[Result]]:
-    """Results of all seeds, by the unit of the first seed; only where all seeds are there."""
-    found: dict[Unit, list[Result]] = {}
-    for unit in units(study):
-        if unit.path.exists():
-            found.setdefault(replace(unit, seed=SEEDS[0]), []).append(Result.read(unit.path))
-    return {unit: results for unit, results in found.items() if len(results) == len(SEEDS)}
-
-
-def cells(results: list[Result], names: list[tuple[str, float]]) -> str:
-    return " | ".join(summary([100 * result.score("test", *name) for result in results]) for name in names)
-
-
-def columns(study: str) -> list[tuple[str, float]]:
-    chosen, epsilons = attacks(study)
-    return [("clean", 0.0), *((name, epsilon) for name in chosen for epsilon in epsilons)]
-
-
-def header(first: list[str], names: list[tuple[str, float]]) -> list[str]:
-    titles = [*first, *(name if not epsilon else f"{name} {epsilon:g}" for name, epsilon in names)]
+def header(titles: list[str]) -> list[str]:
     return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
 
 
 def memory_rows() -> list[str]:
-    names, found = columns("memory"), whole("memory")
-    lines = header(["setting", "model"], names) if found else []
+    found: dict[Unit, list[Result]] = {}
+    for unit in units():
+        if unit.path.exists():
+            found.setdefault(replace(unit, seed=SEEDS[0]), []).append(Result.read(unit.path))
+    names = [("clean", 0.0), *((name, epsilon) for name in ATTACKS for epsilon in EPSILONS)]
+    lines = header(["setting", "model", "clean", *(f"{name} {epsilon:g}" for name, epsilon in names[1:])])
     for unit, results in sorted(found.items(), key=lambda item: item[0].setting, reverse=True):
         who = "remembers GCN's answers" if unit.memorizing else "GCN"
-        lines.append(f"| {unit.setting} | {who} | {cells(results, names)} |")
-    return lines
+        cells = (summary([100 * result.score("test", *name) for result in results]) for name in names)
+        lines.append(f"| {unit.setting} | {who} | {' | '.join(cells)} |")
+    return lines if found else []
 
 
 def scheme_rows() -> list[str]:
-    names, found = columns("schemes"), whole("schemes")
-    about = {
-        "regular": "regular",
-        "self": "self-training",
-        "adversarial": "adversarial",
-        "both": "self- and adversarial",
-    }
-    lines = header(["dataset", "model", "training", "ε in training"], names) if found else []
-    for unit, results in found.items():
-        row = f"| {unit.dataset} | {unit.model} | {about[unit.scheme]} | {unit.epsilon:g} |"
-        lines.append(f"{row} {cells(results, names)} |")
-    return lines
+    """Every training of the paper's figures that at least two seeds have been measured of, with as many as there are."""
+    names: dict[Row, str] = {}
+    for nickname in ("self-training-cora", "self-training-cora-5", "self-training-citeseer"):
+        figure = find_figure(nickname)
+        assert isinstance(figure.content, Curves)
+        names |= {curve.row: curve.name for panel in figure.content.panels for curve in panel.curves}
+    lines = []
+    for row, name in names.items():
+        found = [measured for seed in figure.seeds if (measured := accuracies(row, seed))]
+        if len(found) > 1:
+            cells = (summary([100 * one[epsilon] for one in found]) for epsilon in found[0])
+            against = "-" if row.epsilon is None else f"{row.epsilon:g}"
+            lines.append(f"| {row.dataset} | {row.model} | {name} | {against} | {len(found)} | {' | '.join(cells)} |")
+            shares = [f"{epsilon:.0%}" for epsilon in found[0]]
+    return [*header(["dataset", "model", "training", "ε in training", "splits", *shares]), *lines] if lines else []
+
+
+def accuracies(row: Row, seed: int) -> dict[float, float]:
+    """Accuracy under PGD by the share of edges flipped, 0 among them; nothing unless all is there."""
+    recipe = Recipe(row, seed)
+    found = [STORE.get(Measure(recipe, kind).identity) for kind in ("clean", "PGD")]
+    return (
+        {epsilon: value for record in found if record for epsilon, value in record.values["accuracy"]}
+        if all(found)
+        else {}
+    )
 
 
 def perfect_rows() -> list[str]:
-    """One table as the paper's three, an attack a row, its figures in brackets."""
-    found = whole("perfect")
-    chosen, epsilons = attacks("perfect")
-    paper = {
-        (row["dataset"], row["attack"], float(row["epsilon"])): row["mean"]
-        for row in csv.DictReader(PAPER.open(encoding="utf-8"))
-    }
-    shares = (0.0, *epsilons)
-    lines = ["| dataset | model | attack | " + " | ".join(f"{share:.0%}" for share in shares) + " |"] if found else []
-    lines += ["|" + "---|" * (3 + len(shares))] if found else []
-    for unit, results in found.items():
-        for name in chosen:
-            row = []
-            for share in shares:
-                ours = cells(results, [(name, share) if share else ("clean", 0.0)])
-                printed = paper.get((unit.dataset, name, share)) if unit.model == "GPRGNN" else None
-                row.append(ours if printed is None else f"{ours} ({printed})")
-            lines.append(f"| {unit.dataset} | {unit.model} | {name} | {' | '.join(row)} |")
-    return lines
+    """The paper's three tables in one, an attack a row, its figures in brackets."""
+    lines = []
+    shares: list[float] = []
+    for nickname in ("perfect-cora", "perfect-cora-ml", "perfect-citeseer"):
+        rows: dict[str, dict[float, str]] = {}
+        clean = ""
+        for cell in compare(find(nickname), STORE).cells:
+            ours = cell.ours["strict"]
+            if ours is None:
+                continue
+            shown = f"{ours} ({cell.paper.mean:.1f})"
+            if cell.paper.column.attack == "clean":
+                clean = shown
+            else:
+                rows.setdefault(cell.paper.column.attack, {})[cell.paper.column.epsilon] = shown
+        for attack, cells in rows.items():
+            shares = list(cells)
+            dataset = find(nickname).rows[0].dataset
+            lines.append(f"| {dataset} | {attack} | {clean} | {' | '.join(cells.values())} |")
+    return [*header(["dataset", "attack", "0%", *(f"{share:.0%}" for share in shares)]), *lines] if lines else []
 
 
 PAGE_TEXT = """# Why only the inductive setting tells the truth
 
 In the *transductive* setting the graph that a model is trained on holds the test nodes; in the *inductive* setting they come
 later. Work on adversarial training of graph neural networks before the paper was transductive. There, accuracy under attack
-says nothing about robustness, for two reasons that this page measures. Made by `python benchmarks/transductive.py run ...` and
-`render`; mean and standard error in percent over the splits 0, 1 and 5; every model's figures are in `results/transductive`.
+says nothing about robustness, for two reasons that this page measures. Mean and standard error in percent, over the splits 0, 1
+and 5 unless said. Made by `python benchmarks/transductive.py run memory` (the first table; `results/transductive`), by
+`edgeproof reproduce self-training-cora self-training-cora-5 self-training-citeseer` and
+`edgeproof reproduce perfect-cora perfect-cora-ml perfect-citeseer` (the others; `results/experiments`), and by
+`python benchmarks/transductive.py render`.
 
 ## Remembering is enough
 
@@ -290,15 +247,17 @@ are any, and every result file says how many there were (`test_nodes_seen`).
 ## Self-training leaks the clean graph
 
 Pseudo-labels of test nodes are answers on the clean graph. A model trained on them has been told what to say under attack.
-Accuracy of PGD-trained models (10 steps), transductive. The paper has ten splits here and label models of 500 epochs without
-early stopping; these are three splits, and label models at the best validation epoch of 500.
+Accuracy under PGD by the share of edges flipped, of models trained regularly, against PGD (10 steps), on pseudo-labels, or both
+([figures](figures.md)). The paper has ten splits, and label models of 500 epochs without early stopping; these label models are
+at their best validation epoch of 500, and there are as many splits as the table says.
 
 {schemes}
 
 ## "Perfect" robustness
 
 GPRGNN, self-trained and trained against PGD (50 steps) with as many flips as there are edges; test accuracy under attack by the
-share of edges flipped, the paper's figures in brackets (tables `app_adv_causes_overfitting*`):
+share of edges flipped, the paper's figures in brackets (tables `app_adv_causes_overfitting*`). An attack has a row once all
+three splits have been measured:
 
 {perfect}
 """
