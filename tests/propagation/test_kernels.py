@@ -167,6 +167,42 @@ def test_narrowing(backend: Backend, budget: float, count: int) -> None:
     torch.testing.assert_close(divided, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 5000.0])
+@pytest.mark.parametrize("backend", [*BACKENDS, reference], ids=lambda backend: backend.name)
+def test_lowering(backend: Backend, scale: float, dtype: torch.dtype) -> None:
+    """Between the ends, at one of them, where the sum does not fall at all, and where the budget is never reached."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(3000, generator=generator, dtype=torch.float64).mul_(scale).to(dtype).to(device_of(backend))
+    values[7] = -torch.inf
+    largest = values.amax()
+    for ends in (
+        [[0.1, 0.3], [40.0, 10.0]],
+        [[0.0, 0.3], [20.0, 20.0]],
+        [[0.2, 0.2], [25.0, 15.0]],
+        [[1 / 3, 2 / 3], [9.0, 3.0]],
+    ):
+        for budget in (5.0, 20.0, 30.0, 1e9):
+            around = torch.tensor(ends, dtype=torch.float64, device=values.device) * torch.tensor(
+                [[scale], [1.0]], dtype=torch.float64, device=values.device
+            )
+            limit = torch.full((1,), budget, dtype=torch.float64, device=values.device)
+            (low, high), (most, least) = around.tolist()
+            share = min(max((most - budget) / (most - least), 0.0), 1.0) if most > least else float(most > budget)
+            threshold = low if most <= budget else low + share * (high - low)
+            if float(largest) <= 1024.0:
+                rounded = torch.tensor(threshold, dtype=torch.float64).to(dtype)
+                while float(rounded) < threshold:
+                    rounded = torch.nextafter(rounded, torch.tensor(torch.inf, dtype=dtype))
+                threshold = float(rounded)
+            found = backend.lowered(values, around, limit, largest, 1024.0)
+            assert found.dtype == dtype
+            # A GPU may multiply and add with one rounding.
+            near = 4 * torch.finfo(dtype).eps * scale
+            torch.testing.assert_close(found, (values.double() - threshold).clamp(0, 1).to(dtype), rtol=0, atol=near)
+    assert backend.lowered(values[:0], around, limit, largest, 1024.0).numel() == 0
+
+
 def test_reasons_name_what_is_missing() -> None:
     on_cpu = torch.ones(1)
     assert "needs a CUDA GPU, got cpu" in triton_gpu.not_supported_reasons([on_cpu])

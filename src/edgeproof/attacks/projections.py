@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgeproof.budget import Budget
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.kernels import dispatch, reference
 from edgeproof.propagation.pairs import Pairs, check_pairs
 
 # Thresholds examined at once.
@@ -53,8 +53,11 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     if not bool(largest < torch.inf):
         raise ValueError(f"expected finite values, got {float(largest)}")
     limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
-    threshold = _threshold(p.detach(), limit, largest)
-    return _lowered_exactly(p, threshold) if float(largest) > _LARGE else _lowered(p, threshold)
+    threshold = reference.threshold_between(_around_threshold(p.detach(), limit, largest), limit)
+    if float(largest) > _LARGE:
+        return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
+    # Rounded up, so that the sum stays within the budget.
+    return (p - reference.rounded_up(threshold, p.dtype)).clamp_(0, 1)
 
 
 def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,23 +73,8 @@ def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor
     """
     largest = p.detach().amax()
     finite = largest < torch.inf
-    threshold = _threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
-    # In double precision no digit is lost either way, so that one way serves both.
-    return _lowered_exactly(p, torch.where(largest > _LARGE, threshold, _rounded_up(threshold, p.dtype))), finite
-
-
-def _lowered(p: Tensor, threshold: Tensor) -> Tensor:
-    # Rounded up, so that the sum stays within the budget.
-    return (p - _rounded_up(threshold, p.dtype)).clamp_(0, 1)
-
-
-def _rounded_up(threshold: Tensor, dtype: torch.dtype) -> Tensor:
-    rounded = threshold.to(dtype)
-    return torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
-
-
-def _lowered_exactly(p: Tensor, threshold: Tensor) -> Tensor:
-    return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
+    ends = _around_threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
+    return dispatch.lowered(p.detach(), ends, budget, largest, _LARGE), finite
 
 
 def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,14 +186,17 @@ def _num_nodes(pairs: Tensor) -> int:
     return int(pairs.max()) + 1 if isinstance(pairs, Tensor) and pairs.numel() else 0
 
 
-def _threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
-    """The smallest shift >= 0 after which the clipped values sum to at most the budget, in double precision."""
+def _around_threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
+    """Two shifts around the smallest one >= 0 after which the clipped values sum to at most the budget, and the sums there.
+
+    No kink lies between the two, so the sum is linear there. In double precision, shape ``[2, 2]``.
+    """
     low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
     thresholds = low + (high - low) * _steps(p.device)
     for _ in range(_PASSES[p.device.type]):
         thresholds, ends = dispatch.narrow(p, thresholds, budget)
-    low, high, most, least = ends.view(4, 1)
     if p.device.type not in _SEARCHED:
+        low, high = ends[0].split(1)
         # What lies below the threshold adds nothing.
         p = p[p > low.to(p.dtype)]
         above, above_one = _Above(p, low, high), _Above(p, low + 1, high + 1)
@@ -215,10 +206,8 @@ def _threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
 
         for kinks in (above.values, above_one.values - 1):
             low, high = _between_kinks(spent, kinks, budget, low, high)
-        most, least = spent(low), spent(high)
-    # No kink lies between the two, so the sum is linear there.
-    share = ((most - budget) / (most - least).clamp(min=torch.finfo(torch.float64).tiny)).clamp(0, 1)
-    return torch.where(most <= budget, low, low + share * (high - low))
+        ends = torch.cat([low, high, spent(low), spent(high)]).view(2, 2)
+    return ends
 
 
 @lru_cache

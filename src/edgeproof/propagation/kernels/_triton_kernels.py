@@ -162,6 +162,26 @@ def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, T
     tl.store(ends + 3, tl.sum(tl.where(t == high, total, 0.0)))
 
 
+@triton.jit(do_not_specialize=["count"])
+def lowered(values, ends, budget, largest, out, count, LARGE: tl.constexpr, PART: tl.constexpr):
+    """out = min(max(value - threshold, 0), 1), where the sum, linear between the two ends, falls to the budget."""
+    low, high = tl.load(ends), tl.load(ends + 1)
+    most, least = tl.load(ends + 2), tl.load(ends + 3)
+    beyond, fall = most - tl.load(budget), most - least
+    share = tl.where(fall > 0, beyond / tl.where(fall > 0, fall, 1.0), 1.0)
+    threshold = tl.where(beyond <= 0, low, low + tl.minimum(tl.maximum(share, 0.0), 1.0) * (high - low))
+    if values.dtype.element_ty == tl.float32:
+        near = threshold.to(tl.float32)
+        # The next number: a threshold is not negative.
+        next_one = (near.to(tl.int32, bitcast=True) + 1).to(tl.float32, bitcast=True)
+        up = tl.where(near.to(tl.float64) < threshold, next_one, near).to(tl.float64)
+        threshold = tl.where(tl.load(largest) > LARGE, threshold, up)
+    e = tl.program_id(0) * PART + tl.arange(0, PART)
+    value = tl.load(values + e, mask=e < count, other=0.0).to(tl.float64) - threshold
+    clipped = tl.minimum(tl.maximum(value, 0.0), 1.0)
+    tl.store(out + e, clipped.to(out.dtype.element_ty), mask=e < count)
+
+
 @triton.jit
 def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
     """The two ends of numbered pairs."""

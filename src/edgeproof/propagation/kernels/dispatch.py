@@ -63,6 +63,8 @@ class Backend(Protocol):
 
     def narrow(self, values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]: ...
 
+    def lowered(self, values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor: ...
+
     def take_largest(
         self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
     ) -> tuple[Tensor, Tensor]: ...
@@ -202,6 +204,13 @@ def pairs_above(
 def narrow(values: Tensor, thresholds: Tensor, budget: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
     """Between which thresholds what lies above them, at most 1 of each value, falls to the budget, by the backend chosen."""
     return choose((values,), backend).narrow(values, thresholds, budget)
+
+
+def lowered(
+    values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float, *, backend: str | None = None
+) -> Tensor:
+    """The values less a threshold between two, by the backend chosen."""
+    return choose((values,), backend).lowered(values, ends, budget, largest, large)
 
 
 def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:

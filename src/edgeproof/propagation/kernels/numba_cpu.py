@@ -33,6 +33,7 @@ insert_pairs = reference.insert_pairs
 normalize = reference.normalize
 table_at = reference.table_at
 compact = reference.compact
+lowered = reference.lowered
 pairs_above = reference.pairs_above
 
 

@@ -236,6 +236,36 @@ def divide(sums: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Te
     return torch.lerp(ends[0, 0], ends[0, 1], steps), ends
 
 
+def lowered(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
+    """The values less the threshold at which the sum of :func:`narrow` falls to the budget, no less than 0 and no more than 1.
+
+    Args:
+        values: shape ``[b]``.
+        ends: two thresholds and the sums there, between which the sum is linear, in double precision, shape ``[2, 2]``.
+        budget: what the sum may be, in double precision, shape ``[1]``.
+        largest: of the values.
+        large: beyond this, single precision leaves too few digits behind the point; otherwise the threshold is rounded up, so
+            that the sum stays within the budget.
+    """
+    threshold = threshold_between(ends, budget)
+    # In double precision no digit is lost either way, so that one way serves both.
+    threshold = torch.where(largest > large, threshold, rounded_up(threshold, values.dtype))
+    return (values.double() - threshold).clamp_(0, 1).to(values.dtype)
+
+
+def threshold_between(ends: Tensor, budget: Tensor) -> Tensor:
+    """The threshold at which a sum that is linear between two of them falls to the budget."""
+    low, high, most, least = ends.view(4, 1)
+    share = ((most - budget) / (most - least).clamp(min=torch.finfo(torch.float64).tiny)).clamp(0, 1)
+    return torch.where(most <= budget, low, low + share * (high - low))
+
+
+def rounded_up(threshold: Tensor, dtype: torch.dtype) -> Tensor:
+    """The nearest number of a type that is not smaller."""
+    rounded = threshold.to(dtype)
+    return torch.where(rounded < threshold, torch.nextafter(rounded, torch.full_like(rounded, torch.inf)), rounded)
+
+
 def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
     """The union of two ascending lists of distinct numbers, ascending, and where in it the first list's numbers stand."""
     if few.numel() and many.numel():

@@ -199,6 +199,15 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
     return divided, ends
 
 
+def lowered(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
+    """See :func:`edgeproof.propagation.kernels.reference.lowered`."""
+    values, out = values.contiguous(), torch.empty_like(values, memory_format=torch.contiguous_format)
+    if out.numel():
+        grid = (triton.cdiv(out.numel(), 1024),)
+        programs.lowered[grid](values, ends.contiguous(), budget, largest, out, out.numel(), LARGE=large, PART=1024)
+    return out
+
+
 def take_largest(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
 ) -> tuple[Tensor, Tensor]:
