@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from edgeproof.experiments import Store, compare, find
-from edgeproof.experiments.render import title_of, training_of
+from edgeproof.experiments.paper import training_of
+from edgeproof.experiments.render import title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {

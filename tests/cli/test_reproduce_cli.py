@@ -56,8 +56,27 @@ def test_a_table_in_every_form(store: Store) -> None:
 
 def test_the_summary(store: Store) -> None:
     shown = run("reproduce", "--summary", "--store", str(store.root))
-    assert shown.count("tab:results ") == 2
+    # Whole names, one line each, however wide the terminal is not.
+    assert shown.count("tab:results ") == 1
+    assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
+    with pytest.raises(ValueError, match="expected names of tables to sum up"):
+        run("reproduce", "karate", "--summary", "--store", str(store.root))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("main", "--seed", "7"), r"expected a seed that is in there \(0, 1, 5\), got 7"),
+        (("main", "--dataset", "cora"), r"expected a dataset that is in there \(citeseer\), got cora"),
+        (("karate", "--training", "PGD"), "expected a training that is in there"),
+        (("main", "--dry-run", "--device", "gpu0"), "expected a device of this machine"),
+        (("main", "--engine", "ray", "--device", "cuda"), "expected --gpus"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(store: Store, options: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run("reproduce", *options, "--store", str(store.root))
 
 
 def test_the_page_has_what_was_run_and_nothing_else(store: Store, tmp_path: Path) -> None:
@@ -79,17 +98,17 @@ def test_a_dry_run_runs_nothing(store: Store) -> None:
     before = sorted(store.root.iterdir())
     shown = run("reproduce", "main", "--dry-run", "--model", "GAT", "--store", str(store.root), "--jobs", "2")
     assert "9 jobs" in shown
-    assert "citeseer GAT LRBCD strict seed 5" in shown
+    assert "citeseer GAT, LRBCD 0.2, strict, seed 5" in shown
     assert "GPRGNN" not in shown
     only = run("reproduce", "main", "--dry-run", "--training", "LRBCD", "--store", str(store.root), "--jobs", "2")
-    assert "citeseer GCN LRBCD strict seed 0" in only
+    assert "citeseer GCN, LRBCD 0.2, strict, seed 0" in only
     assert " regular " not in only
     assert sorted(store.root.iterdir()) == before
 
 
 def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     everything = run("results", "--store", str(store.root), "--format", "csv").splitlines()
-    assert everything[0] == "key,graph,model,training,protocol,seed,measured,at,accuracy,seconds"
+    assert everything[0] == "key,graph,model,training,splits,seed,measured,at,accuracy,seconds"
     assert len(everything) == 58
     some = run("results", "--store", str(store.root), "--model", "GCN", "--format", "csv").splitlines()
     assert len(some) == 10
@@ -97,6 +116,11 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     assert "57 figures" in run("results", "--store", str(store.root))
     assert run("results", "--store", str(store.root), "--kind", "LRBCD", "--format", "markdown").count("\n") == 2
     assert run("results", "--store", str(store.root), "--kind", "clean", "--format", "latex").count(r" \\") == 58
+    seen = run("results", "--store", str(store.root), "--splits", "as_released", "--seed", "5", "--format", "csv")
+    assert len(seen.splitlines()) > 1
+    assert all(",as_released,5," in line for line in seen.splitlines()[1:])
+    with pytest.raises(ValueError, match="unknown kind 'LRBDC': did you mean 'LRBCD'"):
+        run("results", "--store", str(store.root), "--kind", "LRBDC")
     with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'html'"):
         run("results", "--store", str(store.root), "--format", "html")
 
@@ -149,7 +173,7 @@ def test_figures_are_drawn_from_the_store(store: Store, tmp_path: Path) -> None:
     assert "9 jobs" not in run("reproduce", "gamma", "--dry-run", *options)
     only = run("reproduce", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
     assert "3 jobs" in only
-    assert "citeseer GPRGNN LRBCD as_released seed 5" in only
+    assert "citeseer GPRGNN, LRBCD 0.2, as_released, seed 5" in only
     assert "1 jobs" in run("reproduce", "gamma", "--dry-run", "--seed", "5", "--training", "PRBCD", *options)
 
 

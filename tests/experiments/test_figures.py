@@ -156,7 +156,7 @@ def test_what_is_missing_is_said_and_the_rest_is_drawn(store: Store) -> None:
     fill(store, there[:-1])
     drawing = figure.draw(store)
     assert drawing.figure is not None
-    assert "INCOMPLETE: 37 of 45 measurements are missing." in drawing.note
+    assert "INCOMPLETE: 37 of 45 measurements are missing; what is drawn has 2 of the seeds." in drawing.note
     assert drawing.missing == (
         "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
         "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
@@ -176,7 +176,7 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     figure = find_figure("karate")
     jobs = missing([figure], store, fast=True)
-    assert [job.name for job in jobs][2] == "karate GPRGNN LRBCD strict seed 0"
+    assert [job.name for job in jobs][2] == "karate GPRGNN, LRBCD 0.2, transductive, seed 0"
     # Two of the four trainings are enough to see that everything fits together.
     for job in (jobs[0], jobs[2]):
         for product in work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,28 @@ def test_an_engine_needs_processes() -> None:
     with pytest.raises(ValueError, match="expected at least one process, got 0"):
         LocalEngine(0)
     assert LocalEngine().processes >= 1
+
+
+def _dies_with_one(job: Job, mark: Path, *how: Any) -> None:
+    """One job ends its process; the others are done."""
+    mark.touch()
+    if job.recipe.seed == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_job_that_dies_takes_no_other_with_it(
+    processes: int, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_module, "_work_into", _dies_with_one)
+    recipe = missing([small], store, fast=True)[0].recipe
+    jobs = [Job(replace(recipe, seed=seed), ()) for seed in (7, 0, 1, 2)]
+    reports: list[Report] = []
+    with pytest.raises(JobFailedError, match=r"1 of 4 jobs failed: .*seed 7: its process was killed 3 times"):
+        LocalEngine(processes, threads=1).run(jobs, store, "a test", reports.append)
+    assert sorted((one.job.recipe.seed, one.failure is None) for one in reports) == [
+        (0, True),
+        (1, True),
+        (2, True),
+        (7, False),
+    ]

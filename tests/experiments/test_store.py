@@ -56,6 +56,11 @@ def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dic
         lambda text: text.replace('"seconds": 1.5', '"seconds": "long"'),
         lambda text: text.replace('"notes": {}', '"notes": {}, "extra": 1'),
         lambda text: "[1, 2]",
+        lambda text: json.dumps({**json.loads(text), "values": {}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": []}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, float("nan")]]}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, 7.2]]}}),
+        lambda text: json.dumps({**json.loads(text), "identity": {"kind": "clean", "training": float("nan")}}),
     ],
 )
 def test_a_broken_file_is_reported_and_not_used(damage: Any, store: Store) -> None:
@@ -82,3 +87,27 @@ def test_many_writers_leave_whole_files(store: Store, tmp_path: Path) -> None:
         list(pool.map(lambda index: store.put(record(index % 5)), range(200)))
     assert len(list(store.records())) == 5
     assert not [path for path in store.root.iterdir() if path.suffix != ".json"]
+
+
+def test_accuracies_are_those_at_the_budgets_asked_for(store: Store) -> None:
+    about = {"kind": "LRBCD", "training": {}, "epsilons": [0.1, 0.25]}
+    path = store.put(Record(about, {"accuracy": [[0.1, 0.5], [0.25, 0.4]]}, "a command", {"device": "cpu"}, 1.0, {}))
+    assert store.get(about) is not None
+    path.write_text(path.read_text().replace("0.25,\n    0.4", "0.5,\n    0.4"))
+    with pytest.warns(StoreWarning, match="were asked for at"):
+        assert store.get(about) is None
+
+
+def test_what_cannot_be_written_leaves_the_old_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put(record())
+    write = Path.write_text
+
+    def fails(self: Path, text: str, **named: Any) -> int:
+        write(self, text[:20], **named)
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", fails)
+        with pytest.raises(OSError, match="no space left"):
+            store.put(record(accuracy=0.9))
+    assert store.get(record().identity) == record()

@@ -23,13 +23,14 @@ LogDir = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
-def parse_device(name: str) -> torch.device:
-    """The device that a user named; raises if this machine does not have it."""
+def parse_device(name: str, *, there: bool = True) -> torch.device:
+    """The device that a user named; raises if there is none of that name, or this machine does not have it but should."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        if there:
+            torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"expected a device of this machine, such as 'cpu', got {name!r}: {reason}") from error

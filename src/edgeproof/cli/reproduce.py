@@ -18,7 +18,7 @@ from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof.cli._options import LogDir, parse_device
 from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Store, Table, compare, missing
-from edgeproof.experiments.engines import Engine, LocalEngine, RayEngine, Report
+from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.figures.page import FORMATS
@@ -31,6 +31,8 @@ from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
+# Columns of what is not printed in a terminal.
+_WIDE = 240
 
 
 def reproduce(
@@ -98,14 +100,20 @@ def reproduce(
     edgeproof reproduce fig:karate --out figures
     """
     check_names(dataset, model)
-    _check_known("training", training, TRAININGS)
+    check_known("training", training, TRAININGS)
     if form is not None:
         check_format(form)
     for kind in image or []:
         if kind not in FORMATS:
             raise ValueError(f"expected png or svg, got {kind!r}")
-    _check_known("protocol", [protocol], PROTOCOLS)
-    console, kept = Console(), Store(store)
+    check_known("protocol", [protocol], PROTOCOLS)
+    if engine == "ray" and device != "cpu":
+        raise ValueError(
+            f"expected --gpus, the share of a GPU of each task, in place of --device {device} with --engine ray"
+        )
+    device = str(parse_device(device, there=False))
+    # What is read by a program, or later, has room for whole names and figures.
+    console, kept = Console() if sys.stdout.isatty() else Console(width=_WIDE), Store(store)
     if page_path is not None:
         check_writable(page_path)
         page_path.write_text(page([compare(one, kept, fast=fast) for one in TABLES]), encoding="utf-8")
@@ -119,7 +127,11 @@ def reproduce(
         console.print(_listed(kept, fast, LocalEngine(jobs, device, threads)))
         return
     chosen = _chosen(names or ["all"], protocol)
+    if not summary:
+        _check_filters(chosen, fast, dataset, model, training, seed)
     tables = [one for one in chosen if isinstance(one, Table)]
+    if summary and not tables:
+        raise ValueError("expected names of tables to sum up, got figures alone")
     if summary:
         console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in tables]))
         return
@@ -137,15 +149,22 @@ def reproduce(
     figures = [one for one in chosen if isinstance(one, PaperFigure)]
     if figures:
         check_writable(out / "figure.png")
+    failed: JobFailedError | None = None
     if not show:
         runner = _engine(engine, address, cpus, gpus, jobs, device, threads, log_dir)
         check_writable(kept.root / "result.json")
-        _run(runner, todo, kept)
+        try:
+            _run(runner, todo, kept)
+        except JobFailedError as error:
+            # What the others found is shown first.
+            failed = error
     for table in tables:
         comparison = compare(table, kept, fast=fast)
         print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
     for figure in figures:
         _draw(figure, kept, fast, out, image or FORMATS, console)
+    if failed is not None:
+        raise failed
 
 
 def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
@@ -171,6 +190,7 @@ def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Se
 def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:
     """The page, and in a folder of its name the pictures."""
     check_writable(path)
+    _without_models(missing(FIGURES, store, fast=fast), store, "edgeproof " + " ".join(sys.argv[1:]))
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:
@@ -178,13 +198,35 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
     path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
 
 
+def _check_filters(
+    chosen: Sequence[Table | PaperFigure],
+    fast: bool,
+    graphs: list[str] | None,
+    names: list[str] | None,
+    trainings: list[str] | None,
+    seeds: list[int] | None,
+) -> None:
+    """Raise for a filter that nothing in these tables and figures passes."""
+    jobs = [Job(measure.recipe, ()) for measure in measures(chosen, fast=fast)]
+    for kind, wanted, known in (
+        ("dataset", graphs, {job.recipe.row.dataset for job in jobs}),
+        ("model", names, {job.recipe.row.model for job in jobs}),
+        ("training", trainings, {job.training for job in jobs}),
+        ("seed", seeds, {job.recipe.seed for job in jobs}),
+    ):
+        for one in wanted or []:
+            if one not in known:
+                there = ", ".join(map(str, sorted(known)))
+                raise ValueError(f"expected a {kind} that is in there ({there}), got {one}")
+
+
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
-    _check_known("dataset", graphs, [*datasets.available(), STAND_IN])
-    _check_known("model", names, models.available())
+    check_known("dataset", graphs, [*datasets.available(), STAND_IN])
+    check_known("model", names, models.available())
 
 
-def _check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> None:
+def check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> None:
     for name in chosen or []:
         if name not in known:
             raise unknown_name(kind, name, list(known))

@@ -8,11 +8,23 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_names
+from edgeproof import attacks
+from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names
 from edgeproof.experiments import Record, Store
-from edgeproof.experiments.render import as_text, check_format
+from edgeproof.experiments.paper import Row, training_of
+from edgeproof.experiments.render import PROTOCOLS, as_text, check_format
 
-_TITLES = ("key", "graph", "model", "training", "protocol", "seed", "measured", "at", "accuracy", "seconds")
+_TITLES = ("key", "graph", "model", "training", "splits", "seed", "measured", "at", "accuracy", "seconds")
+_KINDS = (
+    "clean",
+    *attacks.available(),
+    "LRBCD-global",
+    "LRBCD-global-slow",
+    "smoothing",
+    "filter",
+    "degrees",
+    "diffusion",
+)
 
 
 def results(
@@ -22,6 +34,10 @@ def results(
     kind: Annotated[
         str | None, typer.Option(help="Only of this kind: clean, an attack, smoothing, filter, degrees, diffusion.")
     ] = None,
+    splits: Annotated[
+        str | None, typer.Option(help="Only of these splits: strict, as_released or transductive.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Only of this seed.")] = None,
     form: Annotated[
         str | None, typer.Option("--format", help="csv, latex or markdown; a table for terminals by default.")
     ] = None,
@@ -33,6 +49,8 @@ def results(
     if form is not None:
         check_format(form)
     check_names([dataset] if dataset else None, [model] if model else None)
+    check_known("kind", [kind] if kind else None, _KINDS)
+    check_known("splits", [splits] if splits else None, [*PROTOCOLS, "transductive"])
     if not store.is_dir():
         raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")
     lines = [
@@ -40,7 +58,10 @@ def results(
         for record in Store(store).records()
         if record.identity["kind"] != "training"
         for line in _lines(record)
-        if (dataset, model, kind) == (dataset and line[1], model and line[2], kind and line[6])
+        if all(
+            wanted is None or str(wanted) == is_
+            for wanted, is_ in zip((dataset, model, splits, seed, kind), (*line[1:3], *line[4:7]), strict=True)
+        )
     ]
     if form is not None:
         print(as_text(_TITLES, lines, form), end="")
@@ -55,14 +76,14 @@ def results(
 
 def _lines(record: Record) -> list[tuple[str, ...]]:
     training, values = record.identity["training"], record.values
-    how = "regular" if training["label_config"] is None else "self-trained"
-    if training["attack"] is not None:
-        how = f"{training['attack'].partition('(')[0]} {training['epsilon']:g}"
+    attack = training["attack"] and training["attack"].partition("(")[0]
+    labelled = training["label_config"] is not None
+    row = Row(training["setting"], training["dataset"], training["model"], labelled, attack, training["epsilon"])
     about = (
-        training["dataset"],
-        training["model"],
-        how,
-        training["protocol"],
+        row.dataset,
+        row.model,
+        training_of(row),
+        training["protocol"] if row.setting == "inductive" else row.setting,
         str(training["seed"]),
         record.identity["kind"],
     )

@@ -46,6 +46,13 @@ class Row:
     epsilon: float | None
 
 
+def training_of(row: Row) -> str:
+    """A row's training in words."""
+    if row.attack is None:
+        return "self-trained" if row.self_training else "regular"
+    return f"{row.attack} {row.epsilon:g}" + ("" if row.self_training else ", no self-training")
+
+
 @dataclass(frozen=True)
 class Column:
     """What was measured.

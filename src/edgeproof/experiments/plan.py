@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
 
@@ -33,8 +34,9 @@ class Job:
 
     @property
     def name(self) -> str:
-        row = self.recipe.row
-        return f"{row.dataset} {row.model} {self.training} {self.recipe.protocol} seed {self.recipe.seed}"
+        row, where = self.recipe.row, self.recipe.protocol
+        where = where if row.setting == "inductive" else row.setting
+        return f"{row.dataset} {row.model}, {training_of(row)}, {where}, seed {self.recipe.seed}"
 
 
 class Experiment(Protocol):

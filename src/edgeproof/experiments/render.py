@@ -10,18 +10,11 @@ from dataclasses import replace
 from rich.table import Table as RichTable
 
 from edgeproof.experiments.compare import Cell, Comparison
-from edgeproof.experiments.paper import Column, Row
+from edgeproof.experiments.paper import Column, Row, training_of
 
 PROTOCOLS = ("as_released", "strict")
 _COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim"}
 _FORMATS = ("csv", "latex", "markdown")
-
-
-def training_of(row: Row) -> str:
-    """A row's training in words."""
-    if row.attack is None:
-        return "self-trained" if row.self_training else "regular"
-    return f"{row.attack} {row.epsilon:g}" + ("" if row.self_training else ", no self-training")
 
 
 def title_of(column: Column) -> str:
@@ -60,19 +53,21 @@ def in_terminal(comparison: Comparison) -> RichTable:
 
 
 def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
-    """One line per table: how many of its cells match, for both protocols; and a total."""
-    shown = RichTable(title="cells within two standard errors of the paper's")
-    for title in ("table", "cells", "protocol", "matched", "better", "worse", "not run"):
-        shown.add_column(title, justify="left" if title in ("table", "protocol") else "right")
-    for protocol in PROTOCOLS:
-        total = dict.fromkeys(("matched", "better", "worse", "not run"), 0)
-        for comparison in comparisons:
-            counts = comparison.counts(protocol)
-            total = {name: total[name] + count for name, count in counts.items()}
-            cells = [str(count) for count in counts.values()]
-            shown.add_row(comparison.table.label, str(len(comparison.cells)), protocol, *cells)
-        sums = [str(count) for count in total.values()]
-        shown.add_row("all", str(sum(total.values())), protocol, *sums, style="bold", end_section=True)
+    """One line per table: how many of its cells match, are better or worse, for both protocols; and a total."""
+    shown = RichTable(title="cells within two of the paper's standard errors / better / worse")
+    for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run"):
+        shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)
+    everything = Comparison(comparisons[0].table, tuple(cell for one in comparisons for cell in one.cells), False)
+    for comparison in (*comparisons, everything):
+        counts = [comparison.counts(protocol) for protocol in PROTOCOLS]
+        verdicts = (f"{one['matched']} / {one['better']} / {one['worse']}" for one in counts)
+        # Whoever has run one protocol may not have run the other.
+        not_run = " / ".join(dict.fromkeys(str(one["not run"]) for one in counts))
+        is_sum = comparison is everything
+        name = "all" if is_sum else comparison.table.label
+        if is_sum:
+            shown.add_section()
+        shown.add_row(name, str(len(comparison.cells)), *verdicts, not_run, style="bold" if is_sum else None)
     return shown
 
 

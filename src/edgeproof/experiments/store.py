@@ -132,12 +132,32 @@ def _read(path: Path) -> Record | None:
         for name, kind in types.items():
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r}")
+        _check_values(record)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         warnings.warn(f"{path} is damaged and is not used: {error}", StoreWarning, stacklevel=3)
         return None
     return record
+
+
+def _check_values(record: Record) -> None:
+    """Raise unless the values are what a result of this kind has."""
+    # Also what is no name at all: numbers that are none.
+    assert record.key
+    values, kind = record.values, record.identity["kind"]
+    if kind == "training":
+        if not all(isinstance(values[name], int) for name in ("best_epoch", "epochs")):
+            raise TypeError(f"values are {values!r}")
+    elif kind not in ("filter", "diffusion", "degrees"):
+        rows = values["certified_accuracy" if kind == "smoothing" else "accuracy"]
+        if not rows or not all(0 <= row[-1] <= 1 for row in rows):
+            raise ValueError(f"accuracies are {rows!r}")
+        wanted = record.identity.get("epsilons", [])
+        if kind != "smoothing" and wanted and [row[0] for row in rows] != list(wanted):
+            raise ValueError(f"accuracies are {rows!r}, but were asked for at {wanted}")
+    elif not values:
+        raise ValueError("there are no values")
 
 
 def _canonical(identity: Mapping[str, Any]) -> str:

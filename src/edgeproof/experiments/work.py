@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
 import warnings
@@ -84,9 +85,10 @@ def trained(
             model, history, seconds = recipe.train(split, device, file)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
-    notes = {**history.summary(), "resumed": resumed}
+    content = _to_bytes(model)
+    notes = {**history.summary(), "resumed": resumed, "model": _digest(content)}
     record = Record(recipe.identity, values, command, environment, round(seconds, 2), notes)
-    return Product(record, _to_bytes(model), history.epochs)
+    return Product(record, content, history.epochs)
 
 
 def measured(measure: Measure, data: Data, model: bytes, device: str, threads: int, command: str) -> Product:
@@ -96,7 +98,8 @@ def measured(measure: Measure, data: Data, model: bytes, device: str, threads: i
         start = time.perf_counter()
         found = measure.run(_from_bytes(model).to(device), split)
         seconds = round(time.perf_counter() - start, 2)
-    notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen}
+    # Of which file: trained anew on another machine, a model is not the same to the last bit.
+    notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen, "model": _digest(model)}
     return Product(Record(measure.identity, found, command, describe_environment(device), seconds, notes))
 
 
@@ -170,6 +173,10 @@ def known_model(job: Job, store: Store) -> bytes | None:
     except (ValueError, TypeError):
         return None
     return content
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _to_bytes(model: GraphModel) -> bytes:

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import torch
@@ -53,39 +54,54 @@ class LocalEngine:
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
         """See :class:`~edgeproof.experiments.engines.Engine`."""
-        waiting, attempts, failures = list(jobs), dict.fromkeys(jobs, 0), []
+        waiting, attempts, failures = list(jobs), dict.fromkeys(jobs, 0), list[Report]()
+
+        def note(one: Report) -> None:
+            failures.extend([] if one.failure is None else [one])
+            report(one)
+
         while waiting:
-            killed: list[Job] = []
-            # Spawned, because CUDA does not survive a fork.
-            with ProcessPoolExecutor(
-                self.processes, mp_context=get_context("spawn"), initializer=end_with_parent
-            ) as pool:
-                how = (store.root, self.device, self.threads, command, self.log_dir)
-                futures = {pool.submit(_work_into, job, *how): job for job in waiting}
-                try:
-                    for future in as_completed(futures):
-                        job = futures[future]
-                        outcome = _outcome(future)
-                        if isinstance(outcome, BrokenProcessPool):
-                            killed.append(job)
-                            continue
-                        done = Report(job, None if outcome is None else f"{type(outcome).__name__}: {outcome}")
-                        failures += [done] if outcome is not None else []
-                        report(done)
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    _stop(pool)
-                    raise
-            # One dead process takes the pool with it: everything that was not done is done again, but not forever.
-            waiting = []
-            for job in killed:
+            # One dead process takes the pool with it. What was under way is begun again, but not forever; the last attempt is
+            # made alone, so that no job answers for another.
+            suspects = [job for job in waiting if attempts[job] == _ATTEMPTS - 1]
+            chosen = suspects[:1] or waiting
+            left = self._round(chosen, store, command, note)
+            waiting = [job for job in waiting if job in left or job not in chosen]
+            # Where processes die before they begin anything, all of them have been tried.
+            for job in [job for job, begun in left.items() if begun] or list(left):
                 attempts[job] += 1
-                if attempts[job] < _ATTEMPTS:
-                    waiting.append(job)
-                else:
-                    failures.append(Report(job, f"its process was killed {_ATTEMPTS} times"))
-                    report(failures[-1])
+                if attempts[job] == _ATTEMPTS:
+                    note(Report(job, f"its process was killed {_ATTEMPTS} times"))
+                    waiting.remove(job)
         raise_if_failed(failures, len(jobs))
+
+    def _round(
+        self, jobs: Sequence[Job], store: Store, command: str, note: Callable[[Report], None]
+    ) -> dict[Job, bool]:
+        """Do these jobs, as far as no process dies; those that are left then, and whether they had been begun."""
+        left: dict[Job, bool] = {}
+        # Spawned, because CUDA does not survive a fork.
+        context = get_context("spawn")
+        with (
+            TemporaryDirectory() as begun,
+            ProcessPoolExecutor(self.processes, mp_context=context, initializer=end_with_parent) as pool,
+        ):
+            how = (store.root, self.device, self.threads, command, self.log_dir)
+            marks = {job: Path(begun) / str(number) for number, job in enumerate(jobs)}
+            futures = {pool.submit(_work_into, job, marks[job], *how): job for job in jobs}
+            try:
+                for future in as_completed(futures):
+                    job = futures[future]
+                    outcome = _outcome(future)
+                    if isinstance(outcome, BrokenProcessPool):
+                        left[job] = marks[job].exists()
+                    else:
+                        note(Report(job, None if outcome is None else f"{type(outcome).__name__}: {outcome}"))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                _stop(pool)
+                raise
+        return left
 
 
 def end_with_parent() -> None:
@@ -100,7 +116,9 @@ def end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _work_into(job: Job, root: Path, device: str, threads: int, command: str, log_dir: Path | None) -> None:
+def _work_into(job: Job, mark: Path, root: Path, device: str, threads: int, command: str, log_dir: Path | None) -> None:
+    """Do a job; the mark says that it has been begun."""
+    mark.touch()
     store = Store(root)
     # What an earlier attempt found need not be found again.
     left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))

@@ -82,9 +82,15 @@ class _Run:
     def all(self) -> None:
         """Start everything, and take what comes back until nothing is left."""
         for job in self.jobs:
+            try:
+                graph = self._graph(job)
+            except (OSError, ValueError, ImportError) as error:
+                # Not there and not to be had: what needs other graphs goes on.
+                self._fail(job, error)
+                continue
             model = known_model(job, self.store)
             if model is None:
-                self.waiting[self.train.remote(job.recipe, self._graph(job), *self.common)] = (job, True)
+                self.waiting[self.train.remote(job.recipe, graph, *self.common)] = (job, True)
             else:
                 self._measure(job, model)
         while self.waiting:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row
+from edgeproof.experiments.paper import Row, training_of
 from edgeproof.experiments.recipe import SEEDS, Recipe, protocols_of
-from edgeproof.experiments.render import training_of
 from edgeproof.experiments.store import Store
 
 if TYPE_CHECKING:
@@ -116,17 +115,20 @@ class PaperFigure:
 
     def draw(self, store: Store, *, fast: bool = False) -> Drawing:
         """What the store has of it, as a picture."""
-        values: dict[Need, tuple[dict[str, Any], ...]] = {}
+        found: dict[Need, dict[int, dict[str, Any]]] = {}
         missing: dict[Row, list[str]] = {}
         for need in self.content.needs:
             measures = self._measures(need, fast)
-            records = [record for record in (store.get(measure.identity) for measure in measures) if record is not None]
-            values[need] = tuple(record.values for record in records)
-            if len(records) < len(measures):
-                some = f" ({len(records)} of {len(measures)} seeds)" if records else ""
+            records = {measure.recipe.seed: store.get(measure.identity) for measure in measures}
+            found[need] = {seed: record.values for seed, record in records.items() if record is not None}
+            if len(found[need]) < len(measures):
+                some = f" ({len(found[need])} of {len(measures)} seeds)" if found[need] else ""
                 missing.setdefault(need.row, []).append(f"{need.kind}{some}")
-        there, wanted = sum(map(len, values.values())), len(self.measures(fast=fast))
-        note = f"{self._note(there, wanted, fast)} {self._best_epochs(store, fast)}".strip()
+        # What is drawn together is of the same models.
+        seeds = {row: _in_all([by for need, by in found.items() if need.row == row]) for row in _rows(found)}
+        values = {need: tuple(by[seed] for seed in seeds[need.row] if by) for need, by in found.items()}
+        there, wanted = sum(map(len, found.values())), len(self.measures(fast=fast))
+        note = f"{self._note(there, wanted, fast, seeds)} {self._best_epochs(store, fast)}".strip()
         words = tuple(
             f"{row.dataset} {row.model}, {training_of(row)}: {', '.join(kinds)}" for row, kinds in missing.items()
         )
@@ -153,7 +155,7 @@ class PaperFigure:
         known = "" if len(best) == len(recipes) else f" (written down for {len(best)} of {len(recipes)} trainings)"
         return f"Best epochs: {best[0]} to {best[-1]}, median {statistics.median_low(best)}{known}." if best else ""
 
-    def _note(self, there: int, wanted: int, fast: bool) -> str:
+    def _note(self, there: int, wanted: int, fast: bool, drawn: Mapping[Row, Sequence[int]]) -> str:
         settings = {need.row.setting for need in self.content.needs}
         splits = (
             "transductive splits" if settings == {"transductive"} else f"inductive splits, protocol {self.protocol}"
@@ -162,10 +164,24 @@ class PaperFigure:
         over = f"{self.content.over} seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
         parts = [f"{splits}; {over}."]
         if there < wanted:
-            parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing.")
+            counts = sorted({len(seeds) for seeds in drawn.values() if seeds})
+            some = (
+                f"; what is drawn has {' or '.join(map(str, counts))} of the seeds" if len(seeds) > 1 and counts else ""
+            )
+            parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing{some}.")
         if self.caveat:
             parts.append(self.caveat)
         if fast:
             parts.append(f"{FAST}.")
         text = " ".join(parts)
         return text[0].upper() + text[1:]
+
+
+def _rows(needs: Iterable[Need]) -> list[Row]:
+    return list(dict.fromkeys(need.row for need in needs))
+
+
+def _in_all(found: Sequence[Mapping[int, object]]) -> list[int]:
+    """Seeds of which everything is there that there is of any."""
+    begun = [one for one in found if one]
+    return [seed for seed in begun[0] if all(seed in one for one in begun)] if begun else []

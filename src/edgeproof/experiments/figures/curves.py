@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# Percent: what varies by less is drawn on an axis from 0.
+_FLAT = 15.0
+
+
 @dataclass(frozen=True)
 class Curve:
     """Accuracy of one way of training under one attack.
@@ -79,6 +83,10 @@ class Curves:
                 axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="0.5")
         for axes in grid[-1]:
             axes.set_xlabel(r"changed edges $\epsilon$, %")
+        low, high = grid[0, 0].get_ylim()
+        if high - low < _FLAT:
+            # A loss of a few points is not to look like a collapse.
+            grid[0, 0].set_ylim(0, 100)
         for axes in grid[:, 0]:
             axes.set_ylabel("test accuracy, %")
         order = [name for name in names if name in shown]
