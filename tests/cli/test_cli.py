@@ -257,12 +257,29 @@ def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) ->
     assert attacked.score() == trained.score()
 
 
-def test_a_run_that_breaks_down_leaves_its_best_model(run: Run) -> None:
-    code, _, err = run(*TRAIN, "--lr", "1e30")
+def test_a_run_that_breaks_down_leaves_its_best_model_and_that_of_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(*TRAIN)[0] == 0
+    files = [Path("model.safetensors"), Path("model.safetensors.json")]
+    before = [path.read_bytes() for path in files]
+    # Before anything was learned: there is nothing to keep.
+    code, _, err = run(*TRAIN, "--lr", "1e30", "--self-training")
     assert code == 1
+    assert "label model 1 of 1" in err
     assert "no longer finite" in err
-    assert "the parameters named below are in model.safetensors" in err
-    assert ep.load("model.safetensors").settings["K"] == 10
+    assert "named below" not in err
+
+    def breaks_down(network: ep.models.GPRGNN, *_: object, **__: object) -> None:
+        network.gamma.data.fill_(3)
+        raise FloatingPointError("the model has the parameters of its best epoch, 4")
+
+    monkeypatch.setattr(ep, "train", breaks_down)
+    code, _, err = run(*TRAIN)
+    assert code == 1
+    assert "the parameters named below are in model.safetensors.last-good" in err
+    assert bool((ep.load("model.safetensors.last-good").gamma == 3).all())  # type: ignore[operator]
+    assert [path.read_bytes() for path in files] == before
 
 
 def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> None:

@@ -606,3 +606,65 @@ def test_a_resumed_run_still_knows_what_it_started_with(
     with pytest.raises(FloatingPointError, match="the parameters it started with"):
         ep.train(model, split, checkpoint=path, checkpoint_every=1, **SHORT)
     assert same_state(model, untouched)
+
+
+def test_the_best_epoch_is_the_best_under_attack(split: Split) -> None:
+    """Not the one with the lowest clean loss, which is another one for some seed."""
+    differ = False
+    for seed in range(4):
+        options: dict[str, Any] = {**SHORT, "max_epochs": 25, "patience": 25, "seed": seed}
+        history = ep.train(build(seed=seed), split, **{**AGAINST, "epsilon": 0.5}, **options)
+        main = [epoch for epoch in history.epochs if epoch.epoch >= 0]
+        attacked = min(main, key=lambda epoch: epoch.val_loss)  # type: ignore[arg-type, return-value]
+        clean = min(main, key=lambda epoch: epoch.clean_val_loss)  # type: ignore[arg-type, return-value]
+        assert history.best_epoch == attacked.epoch
+        differ |= clean.epoch != attacked.epoch
+    assert differ
+
+
+def test_the_clean_part_of_the_loss_counts_in_a_step(split: Split) -> None:
+    """The first step of Adam is a sign for each parameter, that of whichever part of the loss weighs more."""
+    options: dict[str, Any] = {**SHORT, "warmup_epochs": 0, "max_epochs": 1, "patience": 1}
+
+    def step(**settings: Any) -> Tensor:
+        model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8, "dropout": 0.0}, seed=0)
+        before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        ep.train(model, split, weight_decay=0.0, **settings, **options)
+        return (nn.utils.parameters_to_vector(model.parameters()).detach() - before).sign()
+
+    strong: dict[str, Any] = {**AGAINST, "epsilon": 1.0}
+    clean, attacked, mixed = step(), step(**strong), step(**strong, clean_share=0.999)
+    assert float((clean != attacked).double().mean()) > 0.05
+    assert float((clean != mixed).double().mean()) < 0.01
+
+
+def test_an_attack_is_checked_against_the_nodes_that_count(split: Split) -> None:
+    """Its block is large enough for the budget of the labelled nodes, and too small for that of all nodes."""
+    train, val = split.train, split.val
+    labelled, everyone, validated = (
+        Budget.from_epsilon(view.data, nodes, 0.2, local=0.5).total
+        for view, nodes in ((train, train.nodes), (train, torch.arange(train.data.num_nodes)), (val, val.nodes))
+    )
+    enough = 2 * max(labelled, validated)
+    assert enough < 2 * everyone
+    small: dict[str, Any] = {"attack": LRBCD(steps=2, block_size=enough, samples=2), "epsilon": 0.2, "local": 0.5}
+    options = {**SHORT, "warmup_apart": True, "max_epochs": 2}
+    assert len(ep.train(build(), split, **small, **options).epochs) == 2
+    with pytest.raises(ValueError, match="expected block_size >= twice the budget"):
+        ep.train(build(), split, self_training=True, **small, **options)
+
+
+@pytest.mark.parametrize("name", ["clean_share", "epsilon_warmup"])
+def test_settings_of_an_attack_need_one(name: str, split: Split) -> None:
+    with pytest.raises(ValueError, match=f"expected {name} only beside an attack"):
+        ep.train(build(), split, **{name: 0.5 if name == "clean_share" else 3}, **SHORT)
+
+
+def test_small_faults_are_named(split: Split) -> None:
+    with pytest.raises(ValueError, match=r"expected checkpoint_every to be a whole number >= 1, got 2\.5"):
+        ep.train(build(), split, checkpoint="x", checkpoint_every=2.5, **SHORT)  # type: ignore[arg-type]
+    frozen = build().requires_grad_(False)
+    with pytest.raises(ValueError, match="a GPRGNN in which all are frozen"):
+        ep.train(frozen, split, **SHORT)
+    with pytest.raises(ValueError, match=r"min_epochs < max_epochs.*\(preset 'sturdy'\)"):
+        ep.train(build(), split, preset="sturdy", max_epochs=20)

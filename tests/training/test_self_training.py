@@ -88,7 +88,7 @@ def test_labelling_that_was_interrupted_goes_on(split: Split, tmp_path: Path, mo
     assert torch.equal(again.confidence, whole.confidence)
     ep.training.remove_checkpoints(file)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="expected checkpoint_every >= 1, got 0"):
+    with pytest.raises(ValueError, match="expected checkpoint_every to be a whole number >= 1, got 0"):
         pseudo_labels(build(), split, checkpoint=file, checkpoint_every=0, **SHORT)
 
 
@@ -225,3 +225,32 @@ def test_another_model_of_the_same_kind() -> None:
 
 def test_the_papers_settings_of_label_models() -> None:
     assert (TrainConfig().label_models, TrainConfig().label_weight_decay) == (1, 0.0)
+
+
+def test_hidden_labels_have_no_say(sbm: Data) -> None:
+    """Neither in the labels nor in who votes."""
+    found = []
+    for lies in (False, True):
+        split = ep.splits.inductive(sbm, seed=0)
+        if lies:
+            for view in (split.train, split.val):
+                hidden = torch.ones(view.data.num_nodes, dtype=torch.bool)
+                hidden[view.nodes] = False
+                view.data.y = torch.where(hidden, 1 - view.data.y, view.data.y)
+        found.append(pseudo_labels(build(), split, label_models=3, **{**SHORT, "max_epochs": 15, "patience": 15}))
+    one, two = found
+    assert torch.equal(one.labels, two.labels)
+    assert torch.equal(one.confidence, two.confidence)
+    assert (one.voters, one.val_accuracy) == (two.voters, two.val_accuracy)
+    assert one.accuracy == pytest.approx(1 - two.accuracy)
+
+
+@pytest.mark.parametrize(("self_training", "who"), [(True, "label model 1 of 2, before"), (False, "the warm-up: ")])
+def test_it_is_said_which_model_failed(self_training: bool, who: str, sbm: Data) -> None:
+    model = build()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    split = ep.splits.inductive(sbm, seed=0)
+    with pytest.raises(FloatingPointError, match=f"^{who}.*no longer finite"):
+        ep.train(model, split, self_training=self_training, label_models=2, lr=1e30, **SHORT)
+    if self_training:
+        assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

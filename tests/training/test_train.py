@@ -202,7 +202,7 @@ BAD_SETTINGS = {
     "validate_every": (0, "validate_every"),
     "warmup_epochs": (-1, "warmup_epochs"),
     "loss": ("hinge", "unknown loss 'hinge'"),
-    "checkpoint_every": (0, "checkpoint_every >= 1"),
+    "checkpoint_every": (0, "checkpoint_every to be a whole number >= 1"),
 }
 
 

@@ -42,14 +42,23 @@ def parse_settings(texts: list[str]) -> dict[str, Any]:
 
     >>> parse_settings(["K=5", "init=ppr"])
     {'K': 5, 'init': 'ppr'}
+    >>> parse_settings(["dropout=.5"])
+    {'dropout': 0.5}
     """
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ValueError(f"expected a setting as name=value, such as K=5, got {text!r}")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
+        settings[name] = _value(value)
     return settings
+
+
+def _value(text: str) -> Any:
+    # A number such as .5 is none in JSON.
+    for read in (json.loads, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return text

@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, cast
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +27,7 @@ from edgeproof.report import describe_filter
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
-from edgeproof.training.adversarial import check_warm_start, make_threat
+from edgeproof.training.adversarial import check_threatened, make_threat
 from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
@@ -163,13 +164,14 @@ def train(
         against = ep.attacks.build(attack, {**asdict(usual), **parse_settings(attack_setting or [])})
     elif attack_setting:
         raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
-    check_warm_start(chosen.config.warm_start, make_threat(against, epsilon, local, count, chosen.threat))
+    check_threatened(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
     settings = parse_settings(setting or [])
     ep.models.build(model, 1, 2, settings)
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
     network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
+    initial = {name: value.clone() for name, value in network.state_dict().items()}
     parts = splitter(graph).to(place)
     try:
         with warnings.catch_warnings(), log or nullcontext():
@@ -190,10 +192,12 @@ def train(
                 **given,
             )
     except FloatingPointError:
-        # What is left of the run is not lost.
-        ep.save(network, out)
-        message = f"the parameters named below are in {out}"
-        Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
+        # What is left of the run is not lost, nor is what an earlier one has left. A label model that failed leaves nothing.
+        if any(not torch.equal(initial[name], value) for name, value in network.state_dict().items()):
+            kept = out.with_name(f"{out.name}.last-good")
+            ep.save(network, kept)
+            message = f"the parameters named below are in {kept}"
+            Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
     except KeyboardInterrupt:
         if checkpoint.exists() or files_beside(checkpoint):

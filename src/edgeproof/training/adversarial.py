@@ -14,6 +14,7 @@ from edgeproof.attacks.base import Attack, WarmStarting, make_target
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
 from edgeproof.budget import Budget, check_epsilon
+from edgeproof.training.config import TrainConfig
 
 # More epochs than any run has.
 _EPOCHS = 1 << 24
@@ -81,10 +82,13 @@ def make_threat(
     return Threat(attack, epsilon, local, count)
 
 
-def check_warm_start(wanted: bool, threat: Threat | None) -> None:
-    """Raise if an attack shall begin at its last flips that cannot."""
-    if wanted and (threat is None or not isinstance(threat.attack, WarmStarting)):
+def check_threatened(config: TrainConfig, threat: Threat | None) -> None:
+    """Raise for settings that mean nothing without an attack, or without one that can begin at its last flips."""
+    if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
         raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
+    for name in ("clean_share", "epsilon_warmup"):
+        if threat is None and getattr(config, name):
+            raise ValueError(f"expected {name} only beside an attack to train against, got none")
 
 
 class Adversary:

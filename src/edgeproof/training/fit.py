@@ -15,7 +15,7 @@ from edgeproof.attacks.base import Attack
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import predict
 from edgeproof.splits import Split
-from edgeproof.training.adversarial import Adversary, Threat, check_warm_start, make_threat
+from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
 from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History, Observer
@@ -92,7 +92,7 @@ def train(
     chosen = configure(preset, settings)
     config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
     self_training = chosen.self_training if self_training is None else self_training
-    check_warm_start(config.warm_start, threat)
+    check_threatened(config, threat)
     file = _checked(checkpoint, checkpoint_every)
     if not isinstance(self_training, (bool, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False or PseudoLabels, got {self_training!r}")
@@ -103,7 +103,7 @@ def train(
     if self_training is True:
         check_unlabeled(split)
     if self_training is True or (config.warmup_apart and config.warmup_epochs):
-        _check_threat(model, split, threat)
+        _check_threat(model, split, threat, everyone=bool(self_training))
     if self_training is True:
         known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
@@ -176,20 +176,28 @@ def remove_checkpoints(checkpoint: str | Path) -> None:
 
 def _checked(checkpoint: str | Path | None, every: int) -> Path | None:
     """The file to write to every so many epochs, if there is one; raises now if it could not be."""
-    if every < 1:
-        raise ValueError(f"expected checkpoint_every >= 1, got {every}")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"expected checkpoint_every to be a whole number >= 1, got {every!r}")
     if checkpoint is None:
         return None
     check_writable(Path(checkpoint))
     return Path(checkpoint)
 
 
-def _check_threat(model: nn.Module, split: Split, threat: Threat | None) -> None:
-    """Raise now for an attack that could not be run after all labelling and warming up."""
+def _check_threat(model: nn.Module, split: Split, threat: Threat | None, *, everyone: bool) -> None:
+    """Raise now for an attack that could not be run after all labelling and warming up.
+
+    Args:
+        model: what is attacked.
+        split: where.
+        threat: by whom.
+        everyone: whether all nodes of the training graph count, or the labelled ones.
+    """
     if threat is None:
         return
-    for view, nodes in ((split.train, torch.arange(split.train.data.x.size(0))), (split.val, split.val.nodes)):
-        nodes = nodes.to(view.data.x.device)
+    train = split.train
+    targets = torch.arange(train.data.x.size(0), device=train.nodes.device) if everyone else train.nodes
+    for view, nodes in ((train, targets), (split.val, split.val.nodes)):
         # Any labels do: the attack is made ready, not run.
         Adversary(threat, model, view.data, nodes, torch.zeros_like(nodes), seed=0)
 
@@ -214,6 +222,8 @@ def _check_ready(model: nn.Module, split: Split) -> None:
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"expected a model with parameters to train, got none in {type(model).__name__}")
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise ValueError(f"expected parameters to train, got a {type(model).__name__} in which all are frozen")
     for view in (split.train, split.val):
         check_data(view.data)
         check_nodes(view.nodes, view.data)

@@ -56,4 +56,9 @@ def configure(preset: str | TrainConfig, settings: TrainSettings) -> Preset:
     for name in settings:
         if name not in known:
             raise unknown_name("setting", name, known)
-    return replace(chosen, config=replace(chosen.config, **settings))
+    try:
+        return replace(chosen, config=replace(chosen.config, **settings))
+    except ValueError as error:
+        # Some of what does not fit together may be the preset's.
+        named = f" (preset {preset!r})" if isinstance(preset, str) and preset != "paper" else ""
+        raise ValueError(f"{error}{named}") from error

@@ -80,8 +80,8 @@ def vote(
     for index in range(config.label_models):
         seed = config.seed + _LABELLING + index
         labeller = another(model, seed)
-        histories.append(
-            fit(
+        try:
+            history = fit(
                 labeller,
                 split,
                 replace(config, seed=seed),
@@ -92,7 +92,10 @@ def vote(
                 checkpoint_every=checkpoint_every,
                 show=show,
             )
-        )
+        except FloatingPointError as error:
+            which = f"label model {index + 1} of {config.label_models}"
+            raise FloatingPointError(f"{which}, before the training of the model itself: {error}") from error
+        histories.append(history)
         seen = predict(labeller, split.val.data)[split.val.nodes]
         accuracies.append(float(losses.accuracy(seen, split.val.data.y[split.val.nodes])))
         answers.append((predict(labeller, split.train.data).softmax(dim=1), seen.softmax(dim=1)))

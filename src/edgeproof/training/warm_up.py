@@ -32,15 +32,18 @@ def warm_up(
     epochs = config.warmup_epochs
     alone = replace(config.on_labelled_nodes(), max_epochs=epochs, min_epochs=0, patience=epochs, validate_every=1)
     nodes = split.train.nodes
-    fit(
-        model,
-        split,
-        alone,
-        nodes=nodes,
-        labels=split.train.data.y[nodes],
-        threat=None,
-        checkpoint=None if checkpoint is None else beside(checkpoint, "warmup"),
-        checkpoint_every=checkpoint_every,
-        show=show,
-    )
+    try:
+        fit(
+            model,
+            split,
+            alone,
+            nodes=nodes,
+            labels=split.train.data.y[nodes],
+            threat=None,
+            checkpoint=None if checkpoint is None else beside(checkpoint, "warmup"),
+            checkpoint_every=checkpoint_every,
+            show=show,
+        )
+    except FloatingPointError as error:
+        raise FloatingPointError(f"the warm-up: {error}") from error
     return replace(config, warmup_epochs=0, warmup_apart=False)
