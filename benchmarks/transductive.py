@@ -223,8 +223,9 @@ budget; the defence is faced with the flips that are worst for the model behind 
 {memory}
 
 In the transductive setting no attack costs it anything, although it has learned nothing that GCN did not know. On new nodes it
-is GCN. The same holds for every model and every attack (`tests/training/test_memorize.py`), so *a defence can be perfect
-transductively and worthless*, and a figure from that setting cannot tell which.
+is GCN. It never looks at an edge that it could be fooled by, so the same holds for every model and every attack
+(`tests/training/test_memorize.py` tries GCN under all attacks): *a defence can be perfect transductively and worthless*, and a
+figure from that setting cannot tell which.
 
 ```python
 import edgeproof as ep
@@ -246,7 +247,9 @@ are any, and every result file says how many there were (`test_nodes_seen`).
 
 ## Self-training leaks the clean graph
 
-Pseudo-labels of test nodes are answers on the clean graph. A model trained on them has been told what to say under attack.
+Pseudo-labels of test nodes are answers on the clean graph. A model trained on them has been told what to say under attack. The
+same goes for validation nodes, which are labelled here, too: early stopping then watches nodes that are trained on.
+
 Accuracy under PGD by the share of edges flipped, of models trained regularly, against PGD (10 steps), on pseudo-labels, or both
 ([figures](figures.md)). The paper has ten splits, and label models of 500 epochs without early stopping; these label models are
 at their best validation epoch of 500, and there are as many splits as the table says.

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgeproof.experiments import Store, compare, find
+from edgeproof.experiments import TABLES, Store, compare, find
 from edgeproof.experiments.paper import training_of
+from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,4 +46,12 @@ def test_the_readmes_table_is_that_of_the_store() -> None:
             paper = cell and f"{cell.paper.mean:.1f} ± {cell.paper.error:.1f}"
             shown.append("-" if cell is None else f"{ours or 'not run'} ({paper})")
         lines.append(f"| {model} | {' | '.join(shown)} |")
-    assert "\n".join(lines) in (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in readme
+    assert f"evaluated so, ours has {cells['GPRGNN', 'LRBCD 0.2'].ours['as_released']}." in readme
+
+
+def test_the_page_of_tables_is_that_of_the_store() -> None:
+    store = Store(ROOT / "results" / "experiments")
+    shown = page_of_tables([compare(table, store) for table in TABLES])
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
