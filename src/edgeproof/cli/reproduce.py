@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -190,7 +191,10 @@ def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Se
 def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:
     """The page, and in a folder of its name the pictures."""
     check_writable(path)
-    _without_models(missing(FIGURES, store, fast=fast), store, "edgeproof " + " ".join(sys.argv[1:]))
+    for job in missing(FIGURES, store, fast=fast):
+        # A page can also be drawn where some graphs are not at hand.
+        with suppress(OSError):
+            _without_models([job], store, "edgeproof " + " ".join(sys.argv[1:]))
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:
