@@ -14,7 +14,7 @@ from torch import Tensor
 
 import edgeproof as ep
 from edgeproof.attacks import discretize, project_local
-from edgeproof.propagation.kernels import reference
+from edgeproof.propagation.kernels import _plain_projections
 
 
 def algorithm_1(p: list[float], pairs: list[tuple[int, int]], total: float, local: list[int]) -> list[float]:
@@ -57,8 +57,8 @@ def test_it_is_algorithm_1(case: tuple[Tensor, Tensor, ep.Budget]) -> None:
 @pytest.mark.parametrize("at_first", [1, 3, 8])
 def test_it_is_algorithm_1_a_few_pairs_at_a_time(at_first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few enough that pairs without room are left out, and that a fraction of a pair is all that is left."""
-    monkeypatch.setattr(reference, "_LOOKED_AT_FIRST", at_first)
-    monkeypatch.setattr(reference, "_LOOKED_AT_PER_FLIP", 0)
+    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_FIRST", at_first)
+    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_PER_FLIP", 0)
     random = np.random.default_rng(at_first)
     pairs = list(combinations(range(8), 2))
     for _ in range(1000):
@@ -160,8 +160,8 @@ def test_looking_at_the_largest_first_changes_nothing(total: int, monkeypatch: p
     p = torch.randn(len(block.pairs), generator=generator) * 0.05
     budget = ep.Budget(total, torch.randint(0, 4, (200,), generator=generator))
     everything = project_local(p, block.pairs, budget)
-    monkeypatch.setattr(reference, "_LOOKED_AT_FIRST", 8)
-    monkeypatch.setattr(reference, "_SAMPLED", 500)
+    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_FIRST", 8)
+    monkeypatch.setattr(_plain_projections, "_SAMPLED", 500)
     assert torch.equal(project_local(p, block.pairs, budget), everything)
     assert bool(everything.any())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,15 +51,13 @@ def test_a_model_is_trained_against_what_its_row_says(
 
 def test_a_self_trained_row_is_trained_on_pseudo_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
-    labels = object()
+    labels = SimpleNamespace(histories=())
     monkeypatch.setattr(recipe, "train", noted(seen))
-    monkeypatch.setattr(
-        recipe, "pseudo_labels", lambda *given, **named: type("Labels", (), {"histories": (), "is": labels})()
-    )
+    monkeypatch.setattr(recipe, "pseudo_labels", lambda *given, **named: labels)
     one = Recipe(replace(ROW, self_training=True), 1, fast=True)
     with pytest.raises(Stopped):
         one.train(one.split(one.data()), "cpu")
-    assert getattr(seen["self_training"], "is") is labels
+    assert seen["self_training"] is labels
 
 
 @pytest.mark.parametrize("protocol", ["strict", "as_released"])

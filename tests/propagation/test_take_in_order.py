@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.propagation.kernels import _plain_projections, numba_cpu, reference, triton_gpu
 from edgeproof.propagation.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
 
 BACKENDS: list[Backend] = [reference, numba_cpu, triton_gpu]
-TAKES = {"reference": reference.take_in_order, "numba": numba_cpu.take_in_order}
+TAKES = {"reference": _plain_projections.take_in_order, "numba": numba_cpu.take_in_order}
 
 
 def device_of(backend: Backend) -> str:
@@ -60,7 +60,7 @@ def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
     for name, value in {"_WIDE": 64, "_GROUP": 16}.items():
         monkeypatch.setattr(triton_gpu, name, value)
     for name, value in {"_LOOKED_AT_FIRST": 10, "_LOOKED_AT_PER_FLIP": 1, "_SAMPLED": 100}.items():
-        monkeypatch.setattr(reference, name, value)
+        monkeypatch.setattr(_plain_projections, name, value)
     generator = torch.Generator().manual_seed(seed)
     nodes, count = [(3, 20), (40, 300), (200, 1_000)][seed % 3]
     dtype = torch.float64 if seed == 4 else torch.float32
@@ -80,7 +80,7 @@ def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
         for values, found in zip(p, taken.cpu(), strict=True):
             order = values.argsort(descending=True, stable=True)
             order = order[values[order] > 0]
-            size = reference.steps_of(values[order], unit, whole)
+            size = _plain_projections.steps_of(values[order], unit, whole)
             expected, _ = one_by_one(size, u[order], v[order], total * unit, local)
             assert found[order].tolist() == expected
             assert int(found.sum()) == sum(expected)
@@ -107,7 +107,7 @@ def test_the_common_box_ends_it_where_the_plain_loop_says(
     taken, _ = backend.take_largest(*tensors, unit, whole=False)
     for values, found in zip(p, taken.cpu(), strict=True):
         order = values.argsort(descending=True, stable=True)
-        size = reference.steps_of(values[order], unit, False)
+        size = _plain_projections.steps_of(values[order], unit, False)
         assert found[order].tolist() == one_by_one(size, u[order], v[order], total * unit, local)[0]
 
 

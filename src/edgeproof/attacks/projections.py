@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from edgeproof.budget import Budget
-from edgeproof.propagation.kernels import dispatch, reference
+from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.kernels._plain_projections import rounded_up, threshold_between
 from edgeproof.propagation.pairs import Pairs, check_pairs
 
 # Thresholds examined at once.
@@ -53,11 +54,11 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     if not bool(largest < torch.inf):
         raise ValueError(f"expected finite values, got {float(largest)}")
     limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
-    threshold = reference.threshold_between(_around_threshold(p.detach(), limit, largest), limit)
+    threshold = threshold_between(_around_threshold(p.detach(), limit, largest), limit)
     if float(largest) > _LARGE:
         return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
     # Rounded up, so that the sum stays within the budget.
-    return (p - reference.rounded_up(threshold, p.dtype)).clamp_(0, 1)
+    return (p - rounded_up(threshold, p.dtype)).clamp_(0, 1)
 
 
 def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:

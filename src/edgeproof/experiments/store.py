@@ -143,8 +143,8 @@ def _read(path: Path) -> Record | None:
 
 def _check_values(record: Record) -> None:
     """Raise unless the values are what a result of this kind has."""
-    # Also what is no name at all: numbers that are none.
-    assert record.key
+    # Raises for numbers in it that are none.
+    _canonical(record.identity)
     values, kind = record.values, record.identity["kind"]
     if kind == "training":
         if not all(isinstance(values[name], int) for name in ("best_epoch", "epochs")):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeproof.propagation.kernels import _plain_projections as projections
 from edgeproof.propagation.kernels import reference
 
 name = "numba"
@@ -88,11 +89,11 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
     """See :func:`edgeproof.propagation.kernels.reference.narrow`; one pass, whatever the number of thresholds."""
     _set_threads(values.numel())
     sums = _clipped_sums(_array(values), _array(thresholds))
-    return reference.divide(torch.from_numpy(sums), thresholds, budget)
+    return projections.divide(torch.from_numpy(sums), thresholds, budget)
 
 
 def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_in_order`; item by item."""
+    """See ``take_in_order`` of the plain kernels; item by item."""
     taken = torch.zeros_like(size, dtype=torch.bool)
     ended = _take_in_order(_array(size), _array(u), _array(v), total, _array(local.clone()), _array(taken))
     return taken, bool(ended)
