@@ -83,6 +83,25 @@ def test_sparse_products(backend: Backend, channels: int, dtype: torch.dtype, lo
     assert backend.spmm(nothing, col[:0], weight[:0], x, None if longest is None else 0).count_nonzero() == 0
 
 
+@pytest.mark.parametrize("index", [torch.int32, torch.long])
+@pytest.mark.parametrize("channels", [7, 40])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_products_with_rows_far_longer_than_others(backend: Backend, channels: int, index: torch.dtype) -> None:
+    """One of just the length from which rows are gone through alone, two side by side, and the last."""
+    device, generator = device_of(backend), torch.Generator().manual_seed(0)
+    length = torch.zeros(300, dtype=torch.long)
+    length[::3] = 5
+    length[[0, 40, 41, 299]] = torch.tensor([256, 257, 1000, 300])
+    rowptr = torch.cat([length.new_zeros(1), length.cumsum(0)])
+    entries = int(rowptr[-1])
+    col = torch.randint(0, 300, (entries,), generator=generator)
+    weight, x = torch.randn(entries, generator=generator), torch.randn(300, channels, generator=generator)
+    given = [tensor.to(device) for tensor in (rowptr.to(index), col.to(index), weight, x)]
+    row = torch.arange(300).repeat_interleave(length)
+    dense = torch.zeros(300, 300, dtype=torch.float64).index_put_((row, col), weight.double(), accumulate=True)
+    torch.testing.assert_close(backend.spmm(*given).cpu(), (dense @ x.double()).float(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_pairs_are_numbered_alike(backend: Backend) -> None:
     for nodes in (2, 5, 100, 169_343):

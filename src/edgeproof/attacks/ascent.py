@@ -100,9 +100,10 @@ def _one_by_one(
             best.keep(block, target.accuracy(gradient.logits))
         watch.step(gradient.loss)
         watch.lap("forward and backward")
-        scores = gradient.at(block.pairs)
+        moved = torch.add(block.flip, gradient.at(block.pairs), alpha=steps.learning_rate(step))
+        # Its memory is needed for the next one.
+        del gradient
         watch.lap("scores")
-        moved = torch.add(block.flip, scores, alpha=steps.learning_rate(step))
         flip = project_local(moved, block.pairs, budget) if steps.greedy else project_global(moved, budget.total)
         block = block.with_flip(flip)
         watch.lap("projection")

@@ -17,7 +17,7 @@ from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.propagate import spmm
 from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
-# With more entries than this, cuSPARSE's products are as fast as any: how long rows are is not asked.
+# With more entries than this, a GPU does not wait for the host: how long rows are is not asked.
 _SMALL = 1 << 18
 
 
@@ -58,6 +58,14 @@ class Pattern:
         """``row * nodes + col`` of each entry: ascending."""
         with _outliving():
             return self.row * self.num_nodes + self.col
+
+    @cached_property
+    def read(self) -> tuple[Tensor, Tensor]:
+        """``rowptr`` and ``col`` as products read them: of a large matrix on a GPU, half the bytes."""
+        if not self.col.is_cuda or not _SMALL < self.col.numel() < 2**31:
+            return self.rowptr, self.col
+        with _outliving():
+            return self.rowptr.int(), self.col.int()
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:

@@ -1,4 +1,4 @@
-"""Triton programs that change a small sparse matrix without asking the host. Importing this needs triton."""
+"""Triton programs that change a sparse matrix without asking the host. Importing this needs triton."""
 # mypy: ignore-errors
 
 import triton
@@ -6,6 +6,32 @@ import triton.language as tl
 
 
 # Compiling takes seconds; sizes that it would be repeated for make no difference.
+@triton.jit(do_not_specialize=["pairs"])
+def count_ends(u, v, count, pairs, PART: tl.constexpr):
+    """count[node] += how many of the pairs end there."""
+    e = tl.program_id(0) * PART + tl.arange(0, PART)
+    present = e < pairs
+    tl.atomic_add(count + tl.load(u + e, mask=present, other=0), 1, mask=present, sem="relaxed")
+    tl.atomic_add(count + tl.load(v + e, mask=present, other=0), 1, mask=present, sem="relaxed")
+
+
+@triton.jit(do_not_specialize=["pairs"])
+def list_ends(u, v, count, begin, sender, place, pairs, PART: tl.constexpr):
+    """The other end of every pair in the list of each of its ends, in no order, and the place that it comes from.
+
+    Lists begin where ``begin`` says; ``count`` counts down what is still to come.
+    """
+    own = tl.program_id(0) * PART + tl.arange(0, PART)
+    present = own < 2 * pairs
+    i = tl.where(own < pairs, own, own - pairs)
+    one, two = tl.load(u + i, mask=present, other=0), tl.load(v + i, mask=present, other=0)
+    receiver = tl.where(own < pairs, one, two)
+    left = tl.atomic_add(count + receiver, -1, mask=present, sem="relaxed")
+    slot = tl.load(begin + receiver, mask=present, other=0) + left - 1
+    tl.store(sender + slot, tl.where(own < pairs, two, one), mask=present)
+    tl.store(place + slot, own, mask=present)
+
+
 @triton.jit(do_not_specialize=["nodes", "entries", "pairs"])
 def insert_pairs(
     rowptr,
@@ -16,6 +42,9 @@ def insert_pairs(
     u,
     v,
     flip,
+    begin,
+    listed_sender,
+    listed_place,
     new_rowptr,
     new_col,
     new_weight,
@@ -28,59 +57,55 @@ def insert_pairs(
 ):
     """Pairs put in both directions into sorted rows; a few new entries, old entries or rows per program.
 
-    Nothing is sorted: each counts the new keys that come before it, of equal ones those at an earlier place.
+    Nothing is sorted: each counts the new ones of its row that come before it, of equal ones those at an earlier place.
     """
     own = tl.program_id(0) * OWN + tl.arange(0, OWN)
     is_new = own < 2 * pairs
     is_old = (own >= 2 * pairs) & (own < 2 * pairs + entries)
     is_row = (own >= 2 * pairs + entries) & (own <= 2 * pairs + entries + nodes)
     i = tl.where(own < pairs, own, own - pairs)
-    one = tl.load(u + i, mask=is_new, other=0).to(tl.int32)
-    two = tl.load(v + i, mask=is_new, other=0).to(tl.int32)
-    receiver, sender = tl.where(own < pairs, one, two), tl.where(own < pairs, two, one)
+    one, two = tl.load(u + i, mask=is_new, other=0), tl.load(v + i, mask=is_new, other=0)
     old = own - 2 * pairs
-    old_key = tl.load(key + old, mask=is_old, other=0).to(tl.int32)
-    row = own - 2 * pairs - entries
-    mine = tl.where(is_new, receiver * nodes + sender, tl.where(is_old, old_key, tl.where(is_row, row * nodes, 0)))
-    place = tl.where(is_new, own, tl.where(is_old, 2 * pairs, -1))
+    old_key = tl.load(key + old, mask=is_old, other=0)
+    row = tl.where(is_new, tl.where(own < pairs, one, two), tl.where(is_old, old_key // nodes, old - entries))
+    mine = tl.where(is_new, tl.where(own < pairs, two, one), old_key % nodes)
 
+    first = tl.load(begin + row, mask=is_new | is_old | is_row, other=0)
+    last = tl.load(begin + row + 1, mask=is_new | is_old, other=0)
     before = tl.zeros([OWN], dtype=tl.int32)
     same = tl.zeros([OWN], dtype=new_weight.dtype.element_ty)
-    for start in range(0, pairs, CHUNK):
-        j = start + tl.arange(0, CHUNK)
-        a = tl.load(u + j, mask=j < pairs, other=0).to(tl.int32)
-        b = tl.load(v + j, mask=j < pairs, other=0).to(tl.int32)
-        p = tl.load(flip + j, mask=j < pairs, other=0.0)
-        # Behind the last pair: larger than any key.
-        forth = tl.where(j < pairs, a * nodes + b, 2147483647)[None, :]
-        back = tl.where(j < pairs, b * nodes + a, 2147483647)[None, :]
-        is_forth, is_back = forth == mine[:, None], back == mine[:, None]
-        earlier = (forth < mine[:, None]) | (is_forth & (j[None, :] < place[:, None]))
-        earlier_back = (back < mine[:, None]) | (is_back & (pairs + j[None, :] < place[:, None]))
-        before += tl.sum(earlier.to(tl.int32) + earlier_back.to(tl.int32), axis=1)
-        same += tl.sum(tl.where(is_forth | is_back, p[None, :], 0.0), axis=1)
+    for start in range(0, tl.max(last - first), CHUNK):
+        k = first[:, None] + start + tl.arange(0, CHUNK)[None, :]
+        listed = k < last[:, None]
+        sender = tl.load(listed_sender + k, mask=listed, other=0)
+        place = tl.load(listed_place + k, mask=listed, other=0)
+        equal = listed & (sender == mine[:, None])
+        earlier = equal & (is_old[:, None] | (place < own[:, None]))
+        before += tl.sum((earlier | (listed & (sender < mine[:, None]))).to(tl.int32), axis=1)
+        changes = equal & is_old[:, None]
+        same += tl.sum(tl.load(flip + tl.where(place < pairs, place, place - pairs), mask=changes, other=0.0), axis=1)
+    before += first
 
     # A new entry: where it goes among the old ones of its row.
-    low = tl.load(rowptr + receiver, mask=is_new, other=0)
-    end = tl.load(rowptr + receiver + 1, mask=is_new, other=0)
+    low = tl.load(rowptr + row, mask=is_new, other=0)
+    end = tl.load(rowptr + row + 1, mask=is_new, other=0)
     high = end
     while tl.max(high - low) > 0:
         middle = (low + high) // 2
-        below = tl.load(col + middle, mask=low < high, other=0) < sender
+        below = tl.load(col + middle, mask=low < high, other=0) < mine
         low, high = tl.where((low < high) & below, middle + 1, low), tl.where((low < high) & (below == 0), middle, high)
-    known = tl.load(col + low, mask=is_new & (low < end), other=-1) == sender
+    known = tl.load(col + low, mask=is_new & (low < end), other=-1) == mine
     added = tl.where(known, 0.0, tl.load(flip + i, mask=is_new, other=0.0))
-    tl.store(new_col + low + before, sender, mask=is_new)
+    tl.store(new_col + low + before, mine, mask=is_new)
     tl.store(new_weight + low + before, added, mask=is_new)
 
-    tl.store(new_col + old + before, old_key % nodes, mask=is_old)
+    tl.store(new_col + old + before, mine, mask=is_old)
     # Of several entries at one place the first is changed.
-    is_first = tl.load(key + old - 1, mask=is_old & (old > 0), other=-1).to(tl.int32) != old_key
+    is_first = tl.load(key + old - 1, mask=is_old & (old > 0), other=-1) != old_key
     changed = tl.load(weight + old, mask=is_old, other=0.0) - tl.where(is_first, same, 0.0)
     tl.store(new_weight + old + before, changed, mask=is_old)
-    of_row = old_key // nodes
-    on_diagonal = is_old & (tl.load(diagonal + of_row, mask=is_old, other=-1) == old)
-    tl.store(new_diagonal + of_row, old + before, mask=on_diagonal)
+    on_diagonal = is_old & (tl.load(diagonal + row, mask=is_old, other=-1) == old)
+    tl.store(new_diagonal + row, old + before, mask=on_diagonal)
     tl.store(new_rowptr + row, tl.load(rowptr + row, mask=is_row, other=0) + before, mask=is_row)
 
 

@@ -32,12 +32,14 @@ _TILE = 128
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
-# Rows side by side in a product, and how long the longest may be.
+# Rows side by side in a product, and how long the longest may be. Where that is not known: more entries than these make a row
+# long, and a program looks for long ones among so many.
 _ROWS, _LONG = 16, 1024
-# Of pairs put into a matrix: so many entries are placed by a program, and so many keys compared at once; and how many
-# comparisons take no longer than to sort. Keys are compared in 32 bits.
-_OWN, _CHUNK, _COMPARISONS = 32, 128, 1 << 31
-_LARGEST_KEY = 2**31 - 2
+_MOST, _LOOKED_AT = 256, 128
+# Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. Places
+# are counted in 32 bits.
+_OWN, _CHUNK = 64, 8
+_MOST_PLACED = 2**31 - 1
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
 _WIDE, _GROUP = 2048, 32
 
@@ -56,30 +58,45 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.spmm`.
 
-    cuSPARSE's, unless rows are known to be short: then several of them, side by side, are twice as fast.
+    Rows side by side take half the time of cuSPARSE; those that may be far longer than others have programs of their own.
     """
     rows, channels = rowptr.numel() - 1, x.size(1)
-    if longest is None or longest > _LONG or not (rows and channels):
+    if not (rows and channels and col.numel()):
         return reference.spmm(rowptr, col, weight, x)
-    out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 32)
-    entries = max(1, 128 // width)
-    programs.spmm[(triton.cdiv(rows, _ROWS), triton.cdiv(channels, width))](
-        rowptr, col, weight, x.contiguous(), out, rows, channels, ROWS=_ROWS, ENTRIES=entries, CHANNELS=width
-    )
+    out = x.new_empty(rows, channels)
+    sizes = (rowptr, col, weight, x.contiguous(), out, rows, channels)
+    if longest is not None and longest <= _LONG:
+        width = min(triton.next_power_of_2(channels), 32)
+        grid = (triton.cdiv(rows, _ROWS), triton.cdiv(channels, width))
+        programs.spmm[grid](*sizes, MOST=0, ROWS=_ROWS, ENTRIES=max(1, 128 // width), CHANNELS=width)
+        return out
+    width = min(triton.next_power_of_2(channels), 64)
+    together, groups = max(4, 256 // width), triton.cdiv(channels, width)
+    grid = (triton.cdiv(rows, together), groups)
+    programs.spmm[grid](*sizes, MOST=_MOST, ROWS=together, ENTRIES=8, CHANNELS=width, num_warps=1)
+    grid = (triton.cdiv(rows, _LOOKED_AT), groups)
+    programs.spmm_long[grid](*sizes, MOST=_MOST, ROWS=_LOOKED_AT, ENTRIES=128, CHANNELS=width, num_warps=8)
     return out
 
 
 def insert_pairs(
     rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`; few pairs are compared with all, not sorted."""
+    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`; not sorted but listed by node and then ranked."""
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
-    if 2 * pairs * placed > _COMPARISONS or nodes**2 > _LARGEST_KEY or weight.requires_grad or flip.requires_grad:
+    if not pairs or placed > _MOST_PLACED or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
+    u, v = u.contiguous(), v.contiguous()
+    count = torch.zeros(nodes, dtype=torch.int32, device=col.device)
+    begin = count.new_zeros(nodes + 1)
+    sender, place = count.new_empty(2 * pairs), count.new_empty(2 * pairs)
+    graphs.count_ends[(triton.cdiv(pairs, 256),)](u, v, count, pairs, PART=256)
+    torch.cumsum(count, dim=0, dtype=torch.int32, out=begin[1:])
+    graphs.list_ends[(triton.cdiv(2 * pairs, 256),)](u, v, count, begin, sender, place, pairs, PART=256)
     new_rowptr, new_diagonal = torch.empty_like(rowptr), torch.empty_like(diagonal)
     new_col, new_weight = col.new_empty(entries + 2 * pairs), weight.new_empty(entries + 2 * pairs)
-    before = (rowptr, col, key, weight.contiguous(), diagonal, u.contiguous(), v.contiguous(), flip.contiguous())
+    before = (rowptr, col, key, weight.contiguous(), diagonal, u, v, flip.contiguous(), begin, sender, place)
     after = (new_rowptr, new_col, new_weight, new_diagonal)
     graphs.insert_pairs[(triton.cdiv(placed, _OWN),)](*before, *after, nodes, entries, pairs, OWN=_OWN, CHUNK=_CHUNK)
     return after
