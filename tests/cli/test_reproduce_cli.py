@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,29 @@ def test_the_summary(store: Store) -> None:
     assert shown.count("tab:results ") == 1
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
-    with pytest.raises(ValueError, match="expected names of tables to sum up"):
+    with pytest.raises(ValueError, match="expected names of the paper's tables to sum up"):
         run("reproduce", "karate", "--summary", "--store", str(store.root))
+
+
+def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> None:
+    store, table = Store(tmp_path), find("tab:arxiv_stand_in")
+    for measure in measures([table]):
+        if measure.kind == "clean":
+            store.put(Record(measure.identity, {"accuracy": [[0.0, 0.5]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    options = ("--store", str(tmp_path))
+    assert "SYNTHETIC" in run("reproduce", "arxiv-table-stand-in", "--show", *options)
+    lines = run("reproduce", "tab:arxiv_stand_in", "--show", "--format", "csv", *options).splitlines()[1:]
+    assert len(lines) == len(find("arxiv").cells)
+    assert lines[0] == "arxiv-stand-in,APPNP,regular,clean,-,50.0 ± 0.0,50.0 ± 0.0,not compared"
+    assert {line[4] for line in csv.reader(lines)} == {"-"}
+    assert "tab:arxiv_stand_in" in run("reproduce", "--list", *options)
+    run("reproduce", "--page", str(tmp_path / "page.md"), *options)
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert page.count("stand_in") == 0, "it has no line among the tables that are counted"
+    assert "## Stand-in for table 11: a SYNTHETIC graph" in page
+    # Nothing is counted: there is nothing to compare.
+    with pytest.raises(ValueError, match="the paper's tables to sum up"):
+        run("reproduce", "tab:arxiv_stand_in", "--summary", *options)
 
 
 @pytest.mark.parametrize(

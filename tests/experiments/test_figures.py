@@ -11,7 +11,18 @@ import pytest
 import torch
 
 from edgeproof.attacks import LRBCD, PRBCD
-from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Record, Store, find, find_figure, missing
+from edgeproof.experiments import (
+    FIGURES,
+    STAND_INS,
+    TABLES,
+    Job,
+    PaperFigure,
+    Record,
+    Store,
+    find,
+    find_figure,
+    missing,
+)
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Row
@@ -61,7 +72,7 @@ def fill(store: Store, measures: list[Measure]) -> None:
 def test_all_figures_of_the_paper_are_there_under_names_of_their_own() -> None:
     assert {figure.label for figure in FIGURES if figure.number} == PAPER
     assert sorted(figure.number for figure in FIGURES if figure.number) == list(range(1, 15))
-    names = [name for one in (*TABLES, *FIGURES) for name in (one.label, one.nickname)]
+    names = [name for one in (*TABLES, *STAND_INS, *FIGURES) for name in (one.label, one.nickname)]
     assert len(names) == len(set(names))
     with pytest.raises(ValueError, match="unknown figure 'karat': did you mean 'karate'"):
         find_figure("karat")
@@ -72,7 +83,8 @@ def test_curves_of_a_table_need_nothing_that_the_table_does_not() -> None:
 
 
 def test_the_stand_in_has_the_settings_of_arxiv_and_another_name() -> None:
-    real, other = (find_figure(name).measures() for name in ("fig:arxiv", "arxiv-stand-in"))
+    real = [*find_figure("fig:arxiv").measures(), *find("arxiv").measures()]
+    other = [*find_figure("arxiv-stand-in").measures(), *find("arxiv-table-stand-in").measures()]
     for one, two in zip(real, other, strict=True):
         assert two.recipe.row.dataset == STAND_IN
         assert two.identity["training"] == {**one.identity["training"], "dataset": STAND_IN}

@@ -18,7 +18,7 @@ from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof.cli._options import LogDir, parse_device
-from edgeproof.experiments import FIGURES, TABLES, Job, PaperFigure, Store, Table, compare, missing
+from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, compare, missing
 from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.figures import figures_page, write_drawing
@@ -117,7 +117,7 @@ def reproduce(
     console, kept = Console() if sys.stdout.isatty() else Console(width=_WIDE), Store(store)
     if page_path is not None:
         check_writable(page_path)
-        page_path.write_text(page([compare(one, kept, fast=fast) for one in TABLES]), encoding="utf-8")
+        page_path.write_text(page([compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]), encoding="utf-8")
         console.print(f"wrote {page_path}")
         return
     if figure_page is not None:
@@ -131,10 +131,11 @@ def reproduce(
     if not summary:
         _check_filters(chosen, fast, dataset, model, training, seed)
     tables = [one for one in chosen if isinstance(one, Table)]
-    if summary and not tables:
-        raise ValueError("expected names of tables to sum up, got figures alone")
     if summary:
-        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in tables]))
+        printed = [one for one in tables if one.stands_for is None]
+        if not printed:
+            raise ValueError("expected names of the paper's tables to sum up, got others alone")
+        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in printed]))
         return
     todo = [
         job
@@ -170,7 +171,7 @@ def reproduce(
 
 def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
     """Tables and figures by their names."""
-    everything: list[Table | PaperFigure] = [*TABLES, *FIGURES]
+    everything: list[Table | PaperFigure] = [*TABLES, *STAND_INS, *FIGURES]
     known = {name: [one] for one in everything for name in (one.label, one.nickname)}
     known |= {"all": list(TABLES), "figures": list(FIGURES)}
     numbers = {
@@ -297,13 +298,13 @@ def _listed(store: Store, fast: bool, engine: LocalEngine) -> RichTable:
     for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
         shown.add_column(title)
     times = Times(store, engine.device)
-    everything: tuple[Table | PaperFigure, ...] = (*TABLES, *FIGURES)
+    everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
     for one in everything:
         needed = measures([one], fast=fast)
         left = missing([one], store, fast=fast)
         there = len(needed) - sum(len(job.measures) for job in left)
         hours = times.estimate(left)[0] / 3600 / engine.processes
-        number = str(one.number) if isinstance(one, Table) else f"fig{one.number}" if one.number else ""
+        number = "" if not one.number else str(one.number) if isinstance(one, Table) else f"fig{one.number}"
         counts = (f"{there} of {len(needed)}", str(len(left)), f"{hours:.1f}" if left else "")
         shown.add_row(one.label, number, one.nickname, one.about, *counts)
     return shown

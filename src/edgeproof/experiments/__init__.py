@@ -4,10 +4,11 @@ from edgeproof.experiments.compare import Cell, Comparison, compare
 from edgeproof.experiments.figures import FIGURES, PaperFigure, find_figure
 from edgeproof.experiments.plan import Experiment, Job, missing
 from edgeproof.experiments.store import Record, Store, StoreWarning
-from edgeproof.experiments.tables import TABLES, Table, find
+from edgeproof.experiments.tables import STAND_INS, TABLES, Table, find
 
 __all__ = [
     "FIGURES",
+    "STAND_INS",
     "TABLES",
     "Cell",
     "Comparison",

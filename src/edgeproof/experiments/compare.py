@@ -48,10 +48,15 @@ class Cell:
     ours: dict[str, Figure | None]
 
     def verdict(self, protocol: str) -> str:
-        """``"matched"`` (within two of the paper's standard errors), ``"better"``, ``"worse"`` or ``"not run"``."""
+        """``"matched"`` (within two of the paper's standard errors), ``"better"``, ``"worse"`` or ``"not run"``.
+
+        ``"not compared"`` where the paper has no number.
+        """
         figure = self.ours[protocol]
         if figure is None:
             return "not run"
+        if self.paper.mean is None or self.paper.error is None:
+            return "not compared"
         difference = figure.mean - self.paper.mean
         # Printed with one digit behind the point.
         if abs(difference) <= 2 * self.paper.error + 0.05:

@@ -72,13 +72,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Printed:
-    """One number of a table, in percent, with its standard error."""
+    """One number of a table, in percent, with its standard error; neither for a graph that the paper has no numbers of."""
 
     table: str
     row: Row
     column: Column
-    mean: float
-    error: float
+    mean: float | None
+    error: float | None
 
 
 def printed(table: str) -> list[Printed]:

@@ -13,7 +13,7 @@ from edgeproof.experiments.compare import Cell, Comparison
 from edgeproof.experiments.paper import Column, Row, training_of
 
 PROTOCOLS = ("as_released", "strict")
-_COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim"}
+_COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim", "not compared": "none"}
 _FORMATS = ("csv", "latex", "markdown")
 
 
@@ -33,7 +33,7 @@ def title_of(column: Column) -> str:
 def in_terminal(comparison: Comparison) -> RichTable:
     """A line for the paper and one for each protocol, coloured by whether ours is within two standard errors."""
     table, columns = comparison.table, comparison.table.columns
-    shown = RichTable(title=f"{table.label} (table {table.number}): {table.about}{', fast' if comparison.fast else ''}")
+    shown = RichTable(title=f"{table.label}: {table.title}{', fast' if comparison.fast else ''}")
     for title in ("graph", "model", "training", ""):
         shown.add_column(title)
     for column in columns:
@@ -123,7 +123,7 @@ def page(comparisons: list[Comparison]) -> str:
         "| table | about | protocol | cells | matched | better | worse | not run |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for comparison in comparisons:
+    for comparison in (one for one in comparisons if one.table.stands_for is None):
         for protocol in PROTOCOLS:
             counts = " | ".join(str(count) for count in comparison.counts(protocol).values())
             about = f"`{comparison.table.label}` | {comparison.table.about}"
@@ -131,14 +131,13 @@ def page(comparisons: list[Comparison]) -> str:
     for comparison in comparisons:
         run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
         if run:
-            table = comparison.table
             shown = export(replace(comparison, cells=run), "markdown").rstrip()
-            lines += ["", f"## Table {table.number}: {table.about}", "", shown]
+            lines += ["", f"## {comparison.table.title}", "", shown]
     return "\n".join(lines) + "\n"
 
 
 def _printed(cell: Cell) -> str:
-    return f"{cell.paper.mean:.1f} ± {cell.paper.error:.1f}"
+    return "-" if cell.paper.mean is None else f"{cell.paper.mean:.1f} ± {cell.paper.error:.1f}"
 
 
 def _ours(cell: Cell, protocol: str) -> str:
