@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN as PyGGCN
 
 import edgeproof as ep
-from edgeproof.certificates import Certificate, SparseSmoothing, Votes, merge, samples_needed
+from edgeproof.certificates import Certificate, Share, SparseSmoothing, Votes, join, merge, samples_needed
 from edgeproof.certificates.electorate import Electorate
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson
 
@@ -273,6 +273,44 @@ def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.S
             merge([parts[0], other])
     with pytest.raises(ValueError, match="expected votes to merge, got none"):
         merge([])
+
+
+@pytest.mark.parametrize("shares", [1, 3, 16])
+def test_shares_of_one_seed_are_its_votes(shares: int, trained: nn.Module, split: ep.splits.Split) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+    counts: dict[str, Any] = {"samples": 100, "seed": 4, "choosing_samples": 10}
+    parts = [SMOOTHING.vote_share(trained, graph, nodes, share, shares, **counts) for share in range(shares)]
+    votes = SMOOTHING.vote(trained, graph, nodes, **counts, progress=False)
+    joined = join(reversed(parts))
+    assert joined.streams == votes.streams == {4: (10, 100)}
+    assert torch.equal(joined.choosing, votes.choosing)
+    assert torch.equal(joined.bounding, votes.bounding)
+    # Each has its own, and about as many as the others.
+    sizes = [len(part.samples[1]) for part in parts]
+    assert sum(sizes) == 100
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_shares_that_do_not_belong_together_are_refused(trained: nn.Module, split: ep.splits.Split) -> None:
+    graph, nodes = split.test.data, split.test.nodes
+
+    def share(number: int, seed: int = 4, model: nn.Module = trained) -> Share:
+        return SMOOTHING.vote_share(model, graph, nodes, number, 3, 60, seed, choosing_samples=9)
+
+    with pytest.raises(ValueError, match="expected shares to join, got none"):
+        join([])
+    with pytest.raises(ValueError, match="expected the samples from number 3 on, got those from 6 to 9"):
+        join([share(0), share(2)])
+    with pytest.raises(ValueError, match="expected the samples from number 3 on, got those from 0 to 3"):
+        join([share(0), share(0), share(1), share(2)])
+    with pytest.raises(ValueError, match="expected the samples from number 0 on, got those from 3 to 6"):
+        join([share(1), share(2)])
+    with pytest.raises(ValueError, match="expected shares of one seed, got 4 and 5"):
+        join([share(0), share(1, seed=5)])
+    with pytest.raises(ValueError, match="expected votes for the same model"):
+        join([share(0), share(1, model=build())])
+    with pytest.raises(ValueError, match="expected one of 3 shares, from 0 on, got 3"):
+        share(3)
 
 
 def test_voting_goes_on_where_it_stopped(

@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
-from edgeproof.experiments import Store, Table, missing
+from edgeproof.experiments import Job, Store, Table, measure, missing
 from edgeproof.experiments.engines import JobFailedError, RayEngine, Report
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import Row
+from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.work import keep, known_model, work
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
@@ -92,6 +95,27 @@ def test_a_killed_worker_and_a_killed_node_lose_nothing(
         ):
             keep(product, alone)
     assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}
+    for node in nodes:
+        cluster.remove_node(node)
+
+
+def test_a_certificates_samples_are_spread_over_workers(
+    cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "_SAMPLES_PER_TASK", 400)
+    recipe = Recipe(Row("inductive", "csbm", "GCN", False, None, None), seed=0, fast=True)
+    job = Job(recipe, (Measure(recipe, "clean"), Measure(recipe, "smoothing")))
+    nodes = [add_node(cluster) for _ in range(2)]
+    killed = kill_once("counted")
+    RayEngine(cluster.address).run([job], store, "a test", lambda report: None)
+    assert killed() == 1
+    alone = Store(tmp_path / "alone")
+    for product in work(job, None, "cpu", 1, "a test", alone.checkpoint_path(recipe.identity, "cpu")):
+        keep(product, alone)
+    assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}
+    found = store.get(job.measures[1].identity)
+    assert found is not None
+    assert found.notes["shares"] == 3
     for node in nodes:
         cluster.remove_node(node)
 

@@ -101,6 +101,38 @@ def test_more_entries_than_can_be_counted_are_sorted(monkeypatch: pytest.MonkeyP
     assert len(called) == 2
 
 
+def test_very_many_pairs_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_gpu, "_LISTED", 2)
+    monkeypatch.setattr(triton_gpu, "graphs", None)
+    check_insertion(triton_gpu, 40, 60, 41, 0, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("nodes", "widths"), [(30, [6, 6, 6]), (5, [1]), (17, [70, 3]), (9, [])])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_terms_of_a_normalized_matrix(backend: Backend, nodes: int, widths: list[int], dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(nodes)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    b, h, out, back = ([numbers(nodes, width) for width in widths] for _ in range(4))
+    # Not contiguous, as gradients may be.
+    b = [part.T.contiguous().T for part in b]
+    scale = numbers(nodes).abs()
+    given_to = [[part.to(device_of(backend)) for part in parts] for parts in (b, h, out, back)]
+    found = backend.normalized_terms(*given_to, scale.to(device_of(backend)))
+    empty = numbers(nodes, 0)
+    joined = [torch.cat([empty, *parts], dim=1) for parts in (b, h, out, back)]
+    expected = (
+        scale[:, None] * joined[0],
+        scale[:, None] * joined[1],
+        (joined[0] * joined[2] + joined[3] * joined[1]).sum(dim=1),
+    )
+    for mine, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine.cpu(), other)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_of_equal_entries_the_first_is_changed(backend: Backend) -> None:
     """Edges that are there twice, self-loops, and pairs that are flipped a second time."""

@@ -53,26 +53,33 @@ class Electorate:
     def continue_with(self, votes: Votes, choosing: int, bounding: int, classes: int) -> Iterator[Votes]:
         """Votes with more and more samples, until there are as many as wanted of each kind."""
         (seed,) = votes.streams
-        for part, wanted, offset in ((0, choosing, _CHOOSING), (1, bounding, 0)):
-            while votes.streams[seed][part] < wanted:
-                done = votes.streams[seed][part]
-                count = min(self.batch, wanted - done)
-                try:
-                    counts = self._ask(offset + done, count, classes)
-                except torch.OutOfMemoryError:
-                    if self.batch == 1:
-                        raise
-                    self.batch //= 2
-                    continue
+        for kind, wanted in enumerate((choosing, bounding)):
+            left = range(votes.streams[seed][kind], wanted)
+            for count, counts in self.counts(left, classes, choosing=kind == 0):
                 streams = list(votes.streams[seed])
-                streams[part] += count
+                streams[kind] += count
                 votes = replace(
                     votes,
-                    choosing=votes.choosing + counts if part == 0 else votes.choosing,
-                    bounding=votes.bounding + counts if part == 1 else votes.bounding,
+                    choosing=votes.choosing + counts if kind == 0 else votes.choosing,
+                    bounding=votes.bounding + counts if kind == 1 else votes.bounding,
                     streams={seed: (streams[0], streams[1])},
                 )
                 yield votes
+
+    def counts(self, samples: range, classes: int, *, choosing: bool) -> Iterator[tuple[int, Tensor]]:
+        """How often each class is answered at each node, on some samples of one kind: batch by batch, with its size."""
+        done, offset = samples.start, _CHOOSING if choosing else 0
+        while done < samples.stop:
+            count = min(self.batch, samples.stop - done)
+            try:
+                found = self._ask(offset + done, count, classes)
+            except torch.OutOfMemoryError:
+                if self.batch == 1:
+                    raise
+                self.batch //= 2
+                continue
+            done += count
+            yield count, found
 
     def _ask(self, first: int, count: int, classes: int) -> Tensor:
         """How often each class is answered at each node."""

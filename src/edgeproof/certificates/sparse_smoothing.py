@@ -21,7 +21,7 @@ from edgeproof.certificates.certificate import Certificate
 from edgeproof.certificates.electorate import Electorate
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
 from edgeproof.certificates.sampling import Sampler
-from edgeproof.certificates.votes import Votes, check_same_run
+from edgeproof.certificates.votes import Share, Votes, check_same_run
 from edgeproof.graph import check_data, check_nodes
 from edgeproof.models.predict import predict
 
@@ -189,6 +189,49 @@ class SparseSmoothing:
             if file is not None and (votes is not kept or not file.exists()):
                 votes.save(file)
         return votes
+
+    def vote_share(
+        self,
+        model: nn.Module,
+        data: Data,
+        nodes: Tensor,
+        share: int,
+        shares: int,
+        samples: int = 100_000,
+        seed: int = 0,
+        *,
+        choosing_samples: int = 1000,
+        memory: float | None = None,
+    ) -> Share:
+        """One of so many equal shares of the votes that :meth:`vote` would count: for machines that count side by side.
+
+        Every random graph follows from the seed and its number, so that :func:`~edgeproof.certificates.join` gives the same
+        votes, however many shares there are.
+
+        Args:
+            model: as for :meth:`certify`, as are the other arguments.
+            data: the graph.
+            nodes: the nodes to certify.
+            share: which one, from 0 on.
+            shares: of how many.
+            samples: of all shares together.
+            seed: which random graphs.
+            choosing_samples: of all shares together.
+            memory: gigabytes that a batch may take.
+        """
+        _check_settings(samples, choosing_samples, seed, memory)
+        if not 0 <= share < shares:
+            raise ValueError(f"expected one of {shares} shares, from 0 on, got {share}")
+        run, classes = self.question(model, data, nodes)
+        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
+        mine, counted = [], []
+        for choosing, total in ((True, choosing_samples), (False, samples)):
+            mine.append(range(share * total // shares, (share + 1) * total // shares))
+            votes = torch.zeros(nodes.numel(), classes, dtype=torch.long)
+            for _, counts in electorate.counts(mine[-1], classes, choosing=choosing):
+                votes = votes + counts
+            counted.append(votes)
+        return Share(counted[0], counted[1], int(seed), (mine[0], mine[1]), run)
 
     def question(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
         """What votes answer, and among how many classes; raises if the model cannot be asked.

@@ -70,6 +70,54 @@ class Votes:
                 raise ValueError(f"{name} votes that are not {samples} at every node")
 
 
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Some of the votes of one seed, counted apart from the others.
+
+    Args:
+        choosing: as those of :class:`Votes`.
+        bounding: likewise.
+        seed: which random graphs.
+        samples: which of them chose, and which bounded.
+        run: as that of :class:`Votes`.
+    """
+
+    choosing: Tensor
+    bounding: Tensor
+    seed: int
+    samples: tuple[range, range]
+    run: dict[str, Any]
+
+
+def join(shares: Iterable[Share]) -> Votes:
+    """All votes of one seed, from their shares in any order.
+
+    Raises:
+        ValueError: if they are not of one question and one seed, or a sample is missing or counted twice.
+    """
+    shares = sorted(shares, key=lambda share: [one.start for one in share.samples])
+    if not shares:
+        raise ValueError("expected shares to join, got none")
+    first = shares[0]
+    for share in shares:
+        check_same_run(share.run, first.run, f"a share of the votes of seed {share.seed}")
+        if share.seed != first.seed:
+            raise ValueError(f"expected shares of one seed, got {first.seed} and {share.seed}: merge their votes")
+    choosing, bounding = torch.zeros_like(first.choosing), torch.zeros_like(first.bounding)
+    drawn = (0, 0)
+    for share in shares:
+        for done, more in zip(drawn, share.samples, strict=True):
+            if more.start != done:
+                raise ValueError(
+                    f"expected the samples from number {done} on, got those from {more.start} to {more.stop}"
+                )
+        choosing, bounding = choosing + share.choosing, bounding + share.bounding
+        drawn = (share.samples[0].stop, share.samples[1].stop)
+    votes = Votes(choosing, bounding, {first.seed: drawn}, first.run)
+    votes._check()
+    return votes
+
+
 def merge(votes: Iterable[Votes]) -> Votes:
     """Votes from several machines together: counts add up.
 

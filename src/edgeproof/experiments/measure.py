@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
 from edgeproof.budget import Budget
-from edgeproof.certificates import SparseSmoothing
+from edgeproof.certificates import Certificate, Share, SparseSmoothing, join
+from edgeproof.certificates.sparse_smoothing import known_labels
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.experiments.looks import BINS, degrees_of, diffusion_of, filter_of
 from edgeproof.experiments.paper import Column, epsilons, is_large
@@ -19,6 +21,8 @@ _SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
 _SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
 # Where every random graph costs a diffusion of its own, fewer of them vote: the certificate stays valid and says a little less.
 _FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
+# Samples of a certificate that a task of a cluster draws.
+_SAMPLES_PER_TASK = 10_000
 # Radii that are kept: all that the paper prints, and those in between, of both kinds together.
 _MOST_ADDED, _MOST_DELETED = 4, 7
 # Measurements for figures that are an attack under another name: which attack.
@@ -104,16 +108,7 @@ class Measure:
             certificate = _SMOOTHING.certify(
                 *(model, graph, nodes, self.samples, _ALPHA, seed), choosing_samples=_CHOOSING, progress=False
             )
-            added, deleted = certificate.average_certifiable_radius
-            return {
-                "certified_accuracy": [
-                    [r_add, r_del, certificate.accuracy(r_add, r_del)]
-                    for r_add in range(_MOST_ADDED + 1)
-                    for r_del in range(_MOST_DELETED + 1)
-                ],
-                "average_certifiable_radius": [added, deleted],
-                "abstained": float(certificate.abstained.double().mean()),
-            }
+            return _certified(certificate)
         if self.kind == "filter":
             return filter_of(model, graph)
         if self.kind == "diffusion":
@@ -123,6 +118,35 @@ class Measure:
         if self.kind == "degrees":
             return degrees_of(results, self.epsilons, graph)
         return {"accuracy": [[epsilon, one.accuracy] for epsilon, one in zip(self.epsilons, results, strict=True)]}
+
+    @property
+    def shares(self) -> int:
+        """Into how many tasks a cluster may divide it."""
+        return -(-self.samples // _SAMPLES_PER_TASK) if self.kind == "smoothing" else 1
+
+    def vote(self, model: GraphModel, split: Split, share: int, shares: int) -> Share:
+        """A share of what a certificate takes; :meth:`decide` gives from all of them what :meth:`run` would."""
+        graph, nodes, seed = split.test.data, split.test.nodes, self.recipe.seed
+        given = (model, graph, nodes, share, shares, self.samples, seed)
+        return _SMOOTHING.vote_share(*given, choosing_samples=_CHOOSING)
+
+    def decide(self, shares: Sequence[Share], split: Split) -> dict[str, Any]:
+        """What :meth:`run` would have found."""
+        labels = known_labels(split.test.data, split.test.nodes)
+        return _certified(_SMOOTHING.decide(join(shares), _ALPHA, labels=labels))
+
+
+def _certified(certificate: Certificate) -> dict[str, Any]:
+    added, deleted = certificate.average_certifiable_radius
+    return {
+        "certified_accuracy": [
+            [r_add, r_del, certificate.accuracy(r_add, r_del)]
+            for r_add in range(_MOST_ADDED + 1)
+            for r_del in range(_MOST_DELETED + 1)
+        ],
+        "average_certifiable_radius": [added, deleted],
+        "abstained": float(certificate.abstained.double().mean()),
+    }
 
 
 def value(values: dict[str, Any], column: Column) -> float:

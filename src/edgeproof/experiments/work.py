@@ -8,8 +8,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch_geometric.data import Data
@@ -17,6 +18,7 @@ from torch_geometric.data import Data
 from edgeproof import serialization
 from edgeproof._files import replacing
 from edgeproof.analysis import Coefficients
+from edgeproof.certificates import Share
 from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
@@ -24,6 +26,7 @@ from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.models import GraphModel
 from edgeproof.result import describe_environment
+from edgeproof.splits import Split
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
 
 
@@ -98,9 +101,56 @@ def measured(measure: Measure, data: Data, model: bytes, device: str, threads: i
         start = time.perf_counter()
         found = measure.run(_from_bytes(model).to(device), split)
         seconds = round(time.perf_counter() - start, 2)
+    return _product(measure, found, split, model, command, describe_environment(device), seconds)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A share of a certificate's votes.
+
+    Args:
+        share: the votes.
+        environment: of the worker that counted them.
+        seconds: that it took.
+    """
+
+    share: Share
+    environment: dict[str, Any]
+    seconds: float
+
+
+def counted(measure: Measure, data: Data, model: bytes, device: str, threads: int, share: int, shares: int) -> Counted:
+    """One of so many shares of a certificate's votes."""
+    with _set_up(threads):
+        split = measure.recipe.split(data).to(device)
+        start = time.perf_counter()
+        votes = measure.vote(_from_bytes(model).to(device), split, share, shares)
+        return Counted(votes, describe_environment(device), time.perf_counter() - start)
+
+
+def certified(measure: Measure, data: Data, model: bytes, command: str, *shares: Counted) -> Product:
+    """What :func:`measured` finds, from all shares of the votes; seconds are those of all workers together."""
+    split = measure.recipe.split(data)
+    start = time.perf_counter()
+    found = measure.decide([one.share for one in shares], split)
+    seconds = round(sum(one.seconds for one in shares) + time.perf_counter() - start, 2)
+    product = _product(measure, found, split, model, command, shares[0].environment, seconds)
+    notes = {**product.record.notes, "shares": len(shares)}
+    return Product(replace(product.record, notes=notes))
+
+
+def _product(
+    measure: Measure,
+    found: dict[str, Any],
+    split: Split,
+    model: bytes,
+    command: str,
+    environment: dict[str, Any],
+    seconds: float,
+) -> Product:
     # Of which file: trained anew on another machine, a model is not the same to the last bit.
     notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen, "model": _digest(model)}
-    return Product(Record(measure.identity, found, command, describe_environment(device), seconds, notes))
+    return Product(Record(measure.identity, found, command, environment, seconds, notes))
 
 
 def read_off(job: Job, store: Store, command: str) -> Iterator[Product]:

@@ -17,7 +17,7 @@ from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.propagate import spmm
 from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
-# With more entries than this, a GPU does not wait for the host: how long rows are is not asked.
+# With more entries than this, a GPU reads them for longer than it takes to make them shorter.
 _SMALL = 1 << 18
 
 
@@ -140,7 +140,7 @@ class Adjacency:
         where = (receiver * num_nodes + sender).argsort(stable=True)
         place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
         rowptr = _row_pointers(receiver, num_nodes)
-        longest = int(rowptr.diff().max()) if 0 < sender.numel() <= _SMALL else None
+        longest = int(rowptr.diff().max()) if num_nodes else None
         pattern = Pattern(rowptr, sender[where], place[edge_index.size(1) :], longest)
         weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[where]
         return cls(pattern, weight, symmetric, Plain())

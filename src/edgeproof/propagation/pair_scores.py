@@ -142,12 +142,8 @@ def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
         joined_b, joined_h = _join(b), _join(h)
         blame = torch.addcmul(joined_b * _join(out), _join(grad_x), joined_h).sum(dim=1)
         return joined_b * column, joined_h * column, -0.5 * scale.square() * blame
-    # Call by call: joined first, the products would need several times the memory of the result.
-    everyone = torch.arange(scale.numel(), device=scale.device)
-    blame = torch.zeros_like(scale)
-    for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
-        blame += dispatch.gathered_dot(left, right, everyone, everyone)
-    return _join_scaled(b, column), _join_scaled(h, column), -0.5 * scale.square() * blame
+    scaled_b, scaled_h, blame = dispatch.normalized_terms(b, h, out, grad_x, scale)
+    return scaled_b, scaled_h, -0.5 * scale.square() * blame
 
 
 def _attended(rule: Attention, call: Call) -> Attended:
@@ -160,14 +156,6 @@ def _attended(rule: Attention, call: Call) -> Attended:
 
 def _join(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-
-def _join_scaled(parts: list[Tensor], column: Tensor) -> Tensor:
-    widths = [part.size(1) for part in parts]
-    joined = column.new_empty(column.size(0), sum(widths))
-    for part, place in zip(parts, joined.split(widths, dim=1), strict=True):
-        torch.mul(part, column, out=place)
-    return joined
 
 
 def _known(tensor: Tensor | None) -> Tensor:

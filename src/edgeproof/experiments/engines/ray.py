@@ -1,8 +1,9 @@
 """An existing Ray cluster: models and results travel through Ray, so its nodes share nothing but the network.
 
 The driver hands out every training as a task of its own, keeps the model that comes back, and hands it on to the tasks that
-measure it. A task whose worker or node dies is given to another one, by Ray; what has come back is in the driver's store, and
-is never asked for again.
+measure it. A certificate's random graphs are spread over several tasks, and one more decides what follows from their votes. A
+task whose worker or node dies is given to another one, by Ray; what has come back is in the driver's store, and is never asked
+for again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from edgeproof.experiments.engines.base import Report, raise_if_failed
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.store import Store
-from edgeproof.experiments.work import Product, keep, known_model, measured, trained
+from edgeproof.experiments.work import Product, certified, counted, keep, known_model, measured, trained
 
 # Attempts at a task whose worker or node died, beyond the first.
 _RETRIES = 3
@@ -54,7 +55,7 @@ class RayEngine:
         try:
             run.all()
         except BaseException:
-            for reference in run.waiting:
+            for reference in (*run.waiting, *run.shares):
                 ray.cancel(reference, force=True)
             raise
         finally:
@@ -71,10 +72,14 @@ class _Run:
     ) -> None:
         self.engine, self.ray, self.jobs, self.store, self.report = engine, engine.ray, jobs, store, report
         options = {"num_cpus": engine.cpus, "num_gpus": engine.gpus, "max_retries": _RETRIES}
-        self.train, self.measure = (self.ray.remote(**options)(function) for function in (trained, measured))
-        self.common = (engine.device, engine.threads, command)
+        self.train, self.measure, self.count, self.certify = (
+            self.ray.remote(**options)(function) for function in (trained, measured, counted, certified)
+        )
+        self.common, self.command = (engine.device, engine.threads, command), command
         # What each task is about: a job, and whether it is its training.
         self.waiting: dict[Any, tuple[Job, bool]] = {}
+        # Tasks that others wait for.
+        self.shares: list[Any] = []
         self.left = {job: len(job.measures) for job in jobs}
         self.failures: list[Report] = []
         self.graphs: dict[str, Any] = {}
@@ -118,7 +123,15 @@ class _Run:
         if not missing:
             self.report(Report(job))
         for measure in missing:
-            self.waiting[self.measure.remote(measure, self._graph(job), reference, *self.common)] = (job, False)
+            about = (measure, self._graph(job), reference)
+            if measure.shares == 1:
+                task = self.measure.remote(*about, *self.common)
+            else:
+                where = self.common[:2]
+                shares = [self.count.remote(*about, *where, one, measure.shares) for one in range(measure.shares)]
+                task = self.certify.remote(*about, self.command, *shares)
+                self.shares += shares
+            self.waiting[task] = (job, False)
 
     def _fail(self, job: Job, error: Exception) -> None:
         """Say so once; what else there is of the job is still taken."""

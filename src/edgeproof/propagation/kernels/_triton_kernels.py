@@ -96,6 +96,39 @@ def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, C
 
 
 @triton.jit
+def normalized_terms(
+    b,
+    h,
+    out,
+    grad_x,
+    scale,
+    joined_b,
+    joined_h,
+    blame,
+    rows,
+    channels,
+    width,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """joined_b = scale b, joined_h = scale h, in rows of ``width``; blame += b . out + grad_x . h; a few rows per program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    s = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
+    total = tl.zeros([ROWS, CHANNELS], dtype=joined_b.dtype.element_ty)
+    for start in range(0, channels, CHANNELS):
+        c = start + tl.arange(0, CHANNELS)
+        inside = (row < rows)[:, None] & (c < channels)[None, :]
+        read, written = row[:, None] * channels + c[None, :], row[:, None] * width + c[None, :]
+        one, two = tl.load(b + read, mask=inside, other=0.0), tl.load(h + read, mask=inside, other=0.0)
+        total += one * tl.load(out + read, mask=inside, other=0.0)
+        total += two * tl.load(grad_x + read, mask=inside, other=0.0)
+        tl.store(joined_b + written, s * one, mask=inside)
+        tl.store(joined_h + written, s * two, mask=inside)
+    before = tl.load(blame + row, mask=row < rows, other=0.0)
+    tl.store(blame + row, before + tl.sum(total, axis=1), mask=row < rows)
+
+
+@triton.jit
 def pair_scores(b, h, node, u, v, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
     """out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v], a group of pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)

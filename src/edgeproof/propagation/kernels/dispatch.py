@@ -51,6 +51,10 @@ class Backend(Protocol):
         longest: int | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
+    def normalized_terms(
+        self, b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
     def gathered_dot(self, a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor: ...
 
     def weighted_median(self, x: Tensor, values: Tensor, index: Tensor) -> Tensor: ...
@@ -154,6 +158,19 @@ def normalize(
     """Symmetric normalisation of a sparse matrix, by the backend chosen."""
     chosen = choose((weight,), backend)
     return chosen.normalize(rowptr, col, weight, diagonal, self_loops=self_loops, longest=longest)
+
+
+def normalized_terms(
+    b: Sequence[Tensor],
+    h: Sequence[Tensor],
+    out: Sequence[Tensor],
+    grad_x: Sequence[Tensor],
+    scale: Tensor,
+    *,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the gradient of a normalised matrix is made from, by the backend chosen."""
+    return choose((scale,), backend).normalized_terms(b, h, out, grad_x, scale)
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor, *, backend: str | None = None) -> Tensor:

@@ -32,6 +32,7 @@ _PART = 1 << 15
 spmm = reference.spmm
 insert_pairs = reference.insert_pairs
 normalize = reference.normalize
+normalized_terms = reference.normalized_terms
 table_at = reference.table_at
 compact = reference.compact
 lowered = reference.lowered

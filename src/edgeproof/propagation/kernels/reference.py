@@ -126,6 +126,35 @@ def normalize(
     return scale[row] * weight * scale[col], scale
 
 
+def normalized_terms(
+    b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""What the gradient of a normalised matrix is made from: :math:`s_u b_k[u]` and :math:`s_u h_k[u]` of all calls side by
+    side, and :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`.
+
+    Call by call: joined first, the products would need several times the memory of the result.
+
+    Args:
+        b: of each call, shape ``[nodes, channels]``, as are the next three.
+        h: what went in.
+        out: what came out.
+        grad_x: what went back.
+        scale: :math:`s`, shape ``[nodes]``.
+    """
+    blame = torch.zeros_like(scale)
+    for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
+        blame += torch.linalg.vecdot(left, right)
+    return _join_scaled(b, scale), _join_scaled(h, scale), blame
+
+
+def _join_scaled(parts: Sequence[Tensor], scale: Tensor) -> Tensor:
+    widths = [part.size(1) for part in parts]
+    joined = scale.new_empty(scale.numel(), sum(widths))
+    for part, place in zip(parts, joined.split(widths, dim=1), strict=True):
+        torch.mul(part, scale[:, None], out=place)
+    return joined
+
+
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """The two ends of the pairs with these numbers; see :mod:`edgeproof.propagation.pairs`."""
     n = num_nodes

@@ -32,14 +32,16 @@ _TILE = 128
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
-# Rows side by side in a product, and how long the longest may be. Where that is not known: more entries than these make a row
-# long, and a program looks for long ones among so many.
-_ROWS, _LONG = 16, 1024
+# Rows side by side in a product with few entries, and how long the longest may be. Otherwise: more entries than these make a
+# row long, and a program looks for long ones among so many.
+_ROWS, _LONG, _FEW = 16, 1024, 1 << 18
 _MOST, _LOOKED_AT = 256, 128
 # Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. Places
 # are counted in 32 bits.
 _OWN, _CHUNK = 64, 8
 _MOST_PLACED = 2**31 - 1
+# With more of them at a node, on average, it is faster to sort.
+_LISTED = 100
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
 _WIDE, _GROUP = 2048, 32
 
@@ -65,27 +67,33 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
         return reference.spmm(rowptr, col, weight, x)
     out = x.new_empty(rows, channels)
     sizes = (rowptr, col, weight, x.contiguous(), out, rows, channels)
-    if longest is not None and longest <= _LONG:
+    if longest is not None and longest <= _LONG and col.numel() <= _FEW:
         width = min(triton.next_power_of_2(channels), 32)
         grid = (triton.cdiv(rows, _ROWS), triton.cdiv(channels, width))
         programs.spmm[grid](*sizes, MOST=0, ROWS=_ROWS, ENTRIES=max(1, 128 // width), CHANNELS=width)
         return out
     width = min(triton.next_power_of_2(channels), 64)
     together, groups = max(4, 256 // width), triton.cdiv(channels, width)
+    most = 0 if longest is not None and longest <= _MOST else _MOST
     grid = (triton.cdiv(rows, together), groups)
-    programs.spmm[grid](*sizes, MOST=_MOST, ROWS=together, ENTRIES=8, CHANNELS=width, num_warps=1)
-    grid = (triton.cdiv(rows, _LOOKED_AT), groups)
-    programs.spmm_long[grid](*sizes, MOST=_MOST, ROWS=_LOOKED_AT, ENTRIES=128, CHANNELS=width, num_warps=8)
+    programs.spmm[grid](*sizes, MOST=most, ROWS=together, ENTRIES=8, CHANNELS=width, num_warps=1)
+    if most:
+        grid = (triton.cdiv(rows, _LOOKED_AT), groups)
+        programs.spmm_long[grid](*sizes, MOST=most, ROWS=_LOOKED_AT, ENTRIES=128, CHANNELS=width, num_warps=8)
     return out
 
 
 def insert_pairs(
     rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`; not sorted but listed by node and then ranked."""
+    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`.
+
+    Where there are not very many at a node, they are not sorted but listed by node, and ranked within its list.
+    """
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
-    if not pairs or placed > _MOST_PLACED or weight.requires_grad or flip.requires_grad:
+    many = 2 * pairs > _LISTED * nodes
+    if not pairs or many or placed > _MOST_PLACED or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
     u, v = u.contiguous(), v.contiguous()
     count = torch.zeros(nodes, dtype=torch.int32, device=col.device)
@@ -114,6 +122,25 @@ def normalize(
     graphs.inverse_roots[grid](rowptr, weight, scale, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
     graphs.scaled[grid](rowptr, col, weight, diagonal, scale, out, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
     return out, scale
+
+
+def normalized_terms(
+    b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.normalized_terms`; what a call left is read once."""
+    rows, widths = scale.numel(), [part.size(1) for part in b]
+    joined_b, joined_h = scale.new_empty(rows, sum(widths)), scale.new_empty(rows, sum(widths))
+    blame, start = torch.zeros_like(scale), 0
+    for call, width in enumerate(widths):
+        parts = [one[call].contiguous() for one in (b, h, out, grad_x)]
+        places = (joined_b[:, start:], joined_h[:, start:], blame)
+        if rows and width:
+            size = min(triton.next_power_of_2(width), 64)
+            programs.normalized_terms[(triton.cdiv(rows, 8),)](
+                *parts, scale, *places, rows, width, sum(widths), ROWS=8, CHANNELS=size
+            )
+        start += width
+    return joined_b, joined_h, blame
 
 
 def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
