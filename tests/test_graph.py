@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.graph import check_nodes, num_edges
+from edgeproof.propagation import EdgeGradientEngine
 
 
 def test_a_sound_graph_passes(graph: Data) -> None:
@@ -19,6 +20,27 @@ def test_a_sound_graph_passes(graph: Data) -> None:
 def test_isolated_nodes_and_no_edges_are_fine(graph: Data) -> None:
     graph.edge_index = torch.empty(2, 0, dtype=torch.long)
     ep.check_data(graph)
+
+
+def test_classes_may_be_unknown_but_not_of_nodes_that_count(graph: Data) -> None:
+    graph.y = torch.tensor([0, 1, -1, 0, 0, 0, -1])
+    ep.check_data(graph)
+    model, nodes = ep.models.build("GCN", graph.num_features, 2, seed=0), torch.tensor([0, 2, 6])
+    asked = (
+        lambda: ep.evaluation.clean_accuracy(model, graph, nodes),
+        lambda: ep.attacks.PRBCD()(model, graph, nodes, ep.Budget(1)),
+        lambda: EdgeGradientEngine(model, graph, nodes),
+    )
+    for ask in asked:
+        with pytest.raises(
+            ValueError, match="expected nodes whose class is known, got 2 with label -1, such as node 2"
+        ):
+            ask()
+    # Whoever says which labels to attack may attack them.
+    result = ep.attacks.PRBCD(steps=2, fine_tune_steps=1)(
+        model, graph, nodes, ep.Budget(1), labels=torch.tensor([0, 1, 0]), progress=False
+    )
+    assert result.flips.size(1) <= 1
 
 
 def test_labels_are_optional_where_they_are_not_needed(graph: Data) -> None:
@@ -69,7 +91,8 @@ BAD = {
     "no labels": (set_y(None), "expected a class label per node"),
     "float labels": (set_y(torch.zeros(7)), r"int64 labels y of shape \[7\]"),
     "too few labels": (set_y(torch.tensor([0, 1])), r"int64 labels y of shape \[7\], got torch.int64 of shape \[2\]"),
-    "negative label": (set_y(torch.tensor([0, 1, -1, 0, 0, 0, 0])), "labels from 0, got -1"),
+    "negative label": (set_y(torch.tensor([0, 1, -2, 0, 0, 0, 0])), "labels from 0, or -1 .* not known, got -2"),
+    "one known class": (set_y(torch.tensor([0, -1, -1, 0, 0, 0, 0])), "at least two classes in y, got 1"),
     "one class": (set_y(torch.zeros(7, dtype=torch.long)), "at least two classes in y, got 1"),
 }
 

@@ -56,6 +56,19 @@ def test_inductive_splits_are_sound(seed: int, train: int, val: int, share: floa
         ep.check_data(view.data)
 
 
+def test_nodes_of_unknown_class_are_unlabelled_and_never_count(sbm: Data) -> None:
+    sbm.y[::5] = -1
+    for split in (inductive(sbm), transductive(sbm)):
+        for view in (split.train, split.val, split.test):
+            assert bool((view.data.y[view.nodes] >= 0).all())
+        unlabeled = split.train.ids[split.train.unlabeled]
+        assert bool(torch.isin(torch.arange(0, 200, 5), unlabeled).all())
+    nodes = torch.arange(200)
+    sbm.train_mask, sbm.val_mask, sbm.test_mask = nodes % 3 == 0, nodes % 3 == 1, nodes % 3 == 2
+    with pytest.raises(ValueError, match="expected training nodes whose class is known, got 14 with label -1"):
+        provided(sbm)
+
+
 def test_the_same_seed_gives_the_same_split(sbm: Data) -> None:
     assert inductive(sbm, 4).fingerprint == inductive(sbm, 4).fingerprint
     assert inductive(sbm, 4).fingerprint != inductive(sbm, 5).fingerprint

@@ -13,6 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_sparse
 
+# The label of a node whose class is not known.
+UNKNOWN = -1
+
 
 def check_data(data: Data, *, labels: bool = True) -> None:
     """Raise unless ``data`` is a simple undirected graph with sound features (and labels).
@@ -21,7 +24,7 @@ def check_data(data: Data, *, labels: bool = True) -> None:
 
     Args:
         data: the graph.
-        labels: whether ``y`` is needed.
+        labels: whether ``y`` is needed: a class from 0 for each node, or -1 where it is not known.
 
     Raises:
         TypeError: if ``data`` is not a PyG ``Data``.
@@ -46,8 +49,14 @@ def check_data(data: Data, *, labels: bool = True) -> None:
         raise ValueError(f"expected x, edge_index and y on one device, got {', '.join(sorted(devices))}")
 
 
-def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes") -> None:
+def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes", labelled: bool = False) -> None:
     """Raise unless ``nodes`` are distinct node ids of ``data``, at least one of them.
+
+    Args:
+        nodes: the ids.
+        data: the graph, which has been checked.
+        what: what to call them in a message.
+        labelled: whether the class of each must be known.
 
     >>> check_nodes(torch.tensor([0, 7]), Data(x=torch.zeros(3, 1)))
     Traceback (most recent call last):
@@ -61,10 +70,17 @@ def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes") -> None:
     _check_range(nodes, data.x.size(0), what)
     if nodes.unique().numel() != nodes.numel():
         raise ValueError(f"expected distinct {what}, got {nodes.numel() - nodes.unique().numel()} repeated")
+    if labelled:
+        unknown = nodes[data.y[nodes] == UNKNOWN]
+        if unknown.numel():
+            raise ValueError(
+                f"expected {what} whose class is known, got {unknown.numel()} with label {UNKNOWN}, such as node "
+                f"{int(unknown[0])}"
+            )
 
 
 def num_classes(data: Data) -> int:
-    """Number of classes of a graph: one more than its largest label.
+    """Number of classes of a graph: one more than its largest label. Labels of -1 stand for classes that are not known.
 
     >>> num_classes(Data(y=torch.tensor([0, 2, 1])))
     3
@@ -174,9 +190,9 @@ def _check_labels(y: object, num_nodes: int) -> None:
         raise ValueError("expected a class label per node in y, got none")
     if not isinstance(y, Tensor) or y.dtype != torch.long or tuple(y.shape) != (num_nodes,):
         raise ValueError(f"expected int64 labels y of shape [{num_nodes}], got {_describe(y)}")
-    if int(y.min()) < 0:
-        raise ValueError(f"expected labels from 0, got {int(y.min())}")
-    classes = y.unique().numel()
+    if int(y.min()) < UNKNOWN:
+        raise ValueError(f"expected labels from 0, or {UNKNOWN} where the class is not known, got {int(y.min())}")
+    classes = y[y != UNKNOWN].unique().numel()
     if classes < 2:
         raise ValueError(f"expected at least two classes in y, got {classes}")
 

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tensors import fingerprint
-from edgeproof.graph import check_data
+from edgeproof.graph import UNKNOWN, check_data, check_nodes
 
 Array = np.ndarray[Any, Any]
 
@@ -123,6 +123,8 @@ def inductive(
 ) -> Split:
     """Training, validation and test nodes per class; the training graph never sees the latter two.
 
+    A node whose class is not known, with label -1, is an unlabelled training node.
+
     Args:
         data: the whole graph.
         seed: same seed, same split.
@@ -183,6 +185,8 @@ def transductive(
 ) -> Split:
     """Labelled training and validation nodes per class; all others are test nodes, and all graphs are the whole one.
 
+    A node whose class is not known, with label -1, is unlabelled, and no test node.
+
     Robustness measured in this setting can be mere memory of the clean graph: see the module's text.
 
     Args:
@@ -197,8 +201,9 @@ def transductive(
     Split(transductive, train=40 (+942 unlabeled), val=40, test=902, rule='released', seed=0)
     """
     train, val, _ = _draw(data, seed, train_per_class, val_per_class, rule, test_share=0.0)
-    test = _complement(data, train, val)
     unlabeled = _complement(data, train)
+    test = _complement(data, train, val)
+    test = test[(data.y.cpu().numpy() != UNKNOWN)[test]]
     return _build(data, train, unlabeled, val, test, setting="transductive", rule=rule, seed=seed)
 
 
@@ -271,6 +276,7 @@ def _build(
     for name, nodes in (("training", train), ("validation", val), ("test", test)):
         if nodes.size == 0:
             raise ValueError(f"expected at least one {name} node, got none")
+        check_nodes(torch.from_numpy(nodes).to(data.x.device), data, what=f"{name} nodes", labelled=True)
     nothing = np.empty(0, dtype=np.int64)
     everyone = np.arange(data.x.size(0))
     seen_in_training = np.concatenate([train, unlabeled]) if setting == "inductive" else everyone

@@ -353,6 +353,16 @@ def test_local_search_improves_on_its_start_and_never_falls_behind(small: Data) 
     assert sum(gains) >= 0.3
 
 
+def test_dice_leaves_nodes_of_unknown_class_alone(small: Data) -> None:
+    known = torch.arange(small.num_nodes) % 3 > 0
+    small.y = torch.where(known, small.y, -1)
+    nodes = known.nonzero().flatten()
+    for ratio in (0.0, 0.5, 1.0):
+        flips = DICE(add_ratio=ratio)(build("GCN", small), small, nodes, Budget(12)).flips
+        assert flips.numel()
+        assert bool(known[flips].all())
+
+
 def test_dice_goes_by_the_labels_given(small: Data) -> None:
     nodes = torch.arange(small.num_nodes)
     labels = nodes % 2

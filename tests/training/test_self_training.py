@@ -65,6 +65,26 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
     assert "1 of 1 models" in repr(found)
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_labels_of_unlabelled_nodes_need_not_be_known(every: int, split: Split) -> None:
+    """Nothing but the accuracy at these nodes depends on them."""
+    graph, unlabeled = split.train.data.clone(), split.train.unlabeled
+    graph.y[unlabeled[::every]] = -1
+    blind = replace(split, train=replace(split.train, data=graph))
+    one, two = (pseudo_labels(build(), parts, **SHORT) for parts in (split, blind))
+    assert torch.equal(one.labels, two.labels)
+    if every == 1:
+        assert two.accuracy is None
+        assert "unknown at unlabelled nodes" in repr(two)
+    else:
+        left = unlabeled[1::2]
+        assert two.accuracy == float((two.labels[left] == graph.y[left]).double().mean())
+    threat = {"attack": ep.attacks.LRBCD(steps=2, block_size=100), "epsilon": 0.1}
+    histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **SHORT) for parts in (split, blind)]
+    assert histories[0].epochs == histories[1].epochs
+    assert histories[1].summary()["label_accuracy"] == two.accuracy
+
+
 def test_labelling_that_was_interrupted_goes_on(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, file = pseudo_labels(build(), split, **SHORT), tmp_path / "run.checkpoint"
     save, steps, objective = Checkpoint.save, [], Stage.objective

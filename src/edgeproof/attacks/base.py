@@ -250,7 +250,7 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     check_forgets(model)
     dispatch.check_name(backend)
     check_data(data, labels=labels is None)
-    check_nodes(nodes, data)
+    check_nodes(nodes, data, labelled=labels is None)
     if labels is None:
         labels = data.y[nodes]
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:

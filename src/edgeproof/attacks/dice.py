@@ -13,6 +13,7 @@ from edgeproof.attacks.projections import discretize
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
+from edgeproof.graph import UNKNOWN
 from edgeproof.propagation.pairs import contained
 
 # Candidates drawn for every flip allowed: enough that most budgets are used up where there are pairs to use them on.
@@ -64,13 +65,14 @@ class DICE(Attack):
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
         y = target.data.y
         if not isinstance(y, Tensor):
-            raise ValueError("expected the labels of all nodes in data.y, which DICE goes by, got none")
+            raise ValueError("expected the labels of nodes in data.y, which DICE goes by, got none")
         y = y.index_copy(0, target.nodes, target.labels)
         inner = _edges_at(target, generator)
-        inner = inner[:, y[inner[0]] == y[inner[1]]]
+        # Of two nodes whose classes are not known, nothing can be said.
+        inner = inner[:, (y[inner[0]] == y[inner[1]]) & (y[inner] != UNKNOWN).all(dim=0)]
         removed = _take(inner, Budget(budget.total - round(self.add_ratio * budget.total), budget.local))
         outer = _candidates(target, budget, generator)
-        outer = outer[:, (y[outer[0]] != y[outer[1]]) & ~_is_edge(target, outer)]
+        outer = outer[:, (y[outer[0]] != y[outer[1]]) & (y[outer] != UNKNOWN).all(dim=0) & ~_is_edge(target, outer)]
         return torch.cat([removed, _take(outer, budget.after(removed))], dim=1)
 
 

@@ -21,7 +21,7 @@ def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
     True
     """
     check_data(data)
-    check_nodes(nodes, data)
+    check_nodes(nodes, data, labelled=True)
     return float(losses.accuracy(predict(model, data)[nodes], data.y[nodes]))
 
 

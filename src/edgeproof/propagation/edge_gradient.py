@@ -158,7 +158,7 @@ class EdgeGradientEngine:
         if not callable(loss):
             raise TypeError(f"expected a loss function, got {loss!r}")
         check_data(data, labels=labels is None)
-        check_nodes(nodes, data)
+        check_nodes(nodes, data, labelled=labels is None)
         dispatch.check_name(backend)
         if path not in (None, "propagate", "autograd"):
             raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")

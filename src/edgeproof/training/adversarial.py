@@ -14,6 +14,7 @@ from edgeproof.attacks.base import Attack, WarmStarting, make_target
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
 from edgeproof.budget import Budget, check_epsilon
+from edgeproof.graph import UNKNOWN
 from edgeproof.training.config import TrainConfig
 
 # More epochs than any run has.
@@ -108,7 +109,7 @@ class Adversary:
     def __init__(self, threat: Threat, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, seed: int) -> None:
         self.attack, self.seed = threat.attack, seed
         # An adversary knows no more labels than training does: some attacks look at those of other nodes.
-        known = torch.full_like(data.y, -1).index_copy_(0, nodes, labels)
+        known = torch.full_like(data.y, UNKNOWN).index_copy_(0, nodes, labels)
         self.target = make_target(
             model, Data(x=data.x, edge_index=data.edge_index, y=known), nodes, labels, backend=None
         )

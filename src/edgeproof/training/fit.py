@@ -226,7 +226,7 @@ def _check_ready(model: nn.Module, split: Split) -> None:
         raise ValueError(f"expected parameters to train, got a {type(model).__name__} in which all are frozen")
     for view in (split.train, split.val):
         check_data(view.data)
-        check_nodes(view.nodes, view.data)
+        check_nodes(view.nodes, view.data, labelled=True)
     devices = {str(tensor.device) for tensor in (*parameters, split.train.data.x, split.val.data.x)}
     if len(devices) > 1:
         raise ValueError(

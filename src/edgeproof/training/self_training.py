@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgeproof import losses
+from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
 from edgeproof.training.checkpoint import beside
@@ -39,7 +40,8 @@ class PseudoLabels:
         labels: true ones where they are known, answers elsewhere, shape ``[nodes]``.
         confidence: the probability that the models gave to each answer; 1 where the label is known, shape ``[nodes]``.
         val_accuracy: accuracy of those who answered, on the validation nodes.
-        accuracy: accuracy of the answers at unlabelled nodes by the labels in the data, which nothing else looks at.
+        accuracy: accuracy of the answers at unlabelled nodes by the labels in the data, which nothing else looks at; none if
+            they are -1 there, for not known.
         histories: how each model was trained.
         voters: which of them had a vote.
         doubt: why not to trust the labels, where there is a reason.
@@ -48,15 +50,16 @@ class PseudoLabels:
     labels: Tensor
     confidence: Tensor
     val_accuracy: float
-    accuracy: float
+    accuracy: float | None
     histories: tuple[History, ...]
     voters: tuple[int, ...]
     doubt: str | None = None
 
     def __repr__(self) -> str:
+        hidden = "unknown" if self.accuracy is None else f"{self.accuracy:.1%}"
         return (
             f"PseudoLabels({self.labels.numel()} nodes, {len(self.voters)} of {len(self.histories)} models, accuracy "
-            f"{self.val_accuracy:.1%} on validation nodes, {self.accuracy:.1%} at unlabelled nodes)"
+            f"{self.val_accuracy:.1%} on validation nodes, {hidden} at unlabelled nodes)"
         )
 
 
@@ -105,11 +108,12 @@ def vote(
     confidence, labels = on_train.max(dim=1)
     labels, confidence = labels.index_copy(0, known, truth[known]), confidence.index_fill(0, known, 1.0)
     val_truth = split.val.data.y[split.val.nodes]
+    checked = unlabeled[truth[unlabeled] != UNKNOWN]
     result = PseudoLabels(
         labels=labels,
         confidence=confidence,
         val_accuracy=float(losses.accuracy(on_val, val_truth)),
-        accuracy=float((labels[unlabeled] == truth[unlabeled]).double().mean()),
+        accuracy=float((labels[checked] == truth[checked]).double().mean()) if checked.numel() else None,
         histories=tuple(histories),
         voters=voters,
     )
