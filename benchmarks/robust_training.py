@@ -201,6 +201,16 @@ def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, 
     kept, story = (MODELS / f"{unit.path.stem}{ending}" for ending in (".safetensors", ".json"))
     if kept.exists() and story.exists():
         return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))
+    model, outcome = run_once(unit, data, split, device)
+    MODELS.mkdir(parents=True, exist_ok=True)
+    ep.save(model, kept)
+    story.write_text(json.dumps(outcome), encoding="utf-8")
+    return model, split, outcome
+
+
+def run_once(unit: Unit, data: Data, split: ep.splits.Split, device: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A model trained as the unit says, and how that went; what labels unlabelled nodes is trained too."""
+    way = OPTIONS[unit.way]
     start = time.perf_counter()
     model = ep.models.build(way.model, data.num_features, ep.num_classes(data), way.model_settings, seed=unit.seed)
     model = model.to(device)
@@ -220,11 +230,8 @@ def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, 
         progress=False,
         **settings,
     )
-    outcome = {**history.summary(), "way": unit.way, "seconds_with_labels": round(time.perf_counter() - start, 1)}
-    MODELS.mkdir(parents=True, exist_ok=True)
-    ep.save(model, kept)
-    story.write_text(json.dumps(outcome), encoding="utf-8")
-    return model, split, outcome
+    seconds = round(time.perf_counter() - start, 1)
+    return model, {**history.summary(), "way": unit.way, "seconds_with_labels": seconds}
 
 
 def measure(unit: Unit, device: str, threads: int) -> str:
@@ -308,7 +315,28 @@ def speed(
             settings=TrainSettings(validate_every=10),
         )
         rows.append(epoch_time(way.about, way, parts, False, fresh("GPRGNN", graph, device, hidden_channels=256), 10))
-    path = RESULTS / f"speed-{torch.device(device).type}.json"
+    write_record(f"speed-{torch.device(device).type}", rows, device)
+
+
+@app.command()
+def full(
+    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
+    way: Annotated[list[str] | None, typer.Option(help="Which ways to train; repeatable.")] = None,
+    seed: Annotated[int, typer.Option(help="Which split.")] = 0,
+) -> None:
+    """Whole runs on Citeseer, with the models that label, until early stopping. Run it alone on the machine."""
+    rows = []
+    for unit in units(["citeseer"], [seed], way or ["lrbcd", "sturdy"]):
+        data = ep.datasets.load(unit.dataset)
+        split = ep.splits.by_protocol(data, seed, model=OPTIONS[unit.way].model).to(device)
+        _, outcome = run_once(unit, data, split, device)
+        rows.append({"way": unit.way, "seed": seed, **{key: outcome[key] for key in ("epochs", "seconds_with_labels")}})
+        print(f"{unit.way}: {outcome['epochs']} epochs, {outcome['seconds_with_labels']} s", flush=True)
+    write_record(f"full-{torch.device(device).type}", rows, device)
+
+
+def write_record(name: str, rows: list[dict[str, Any]], device: str) -> None:
+    path = RESULTS / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {
         "command": f"python benchmarks/robust_training.py {' '.join(sys.argv[1:])}",
@@ -370,6 +398,7 @@ def render() -> None:
     parts = {
         "options": "\n".join(option_rows()) or "*Not run yet.*",
         "speed": "\n".join(speed_rows()) or "*Not run yet.*",
+        "full": "\n".join(full_rows()) or "*Not run yet.*",
         "machines": "; ".join(sorted({result.environment["device"] for result in found})) or "-",
     }
     PAGE.write_text(PAGE_TEXT.format(**parts), encoding="utf-8")
@@ -420,6 +449,24 @@ def speed_rows() -> list[str]:
     return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines] if lines else []
 
 
+def full_rows() -> list[str]:
+    lines = []
+    for path in sorted(RESULTS.glob("full-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        device = f"{record['environment']['device']}, {record['threads']} CPU threads"
+        for row in record["rows"]:
+            cells = (
+                device,
+                f"`{row['way']}`",
+                str(row["seed"]),
+                str(row["epochs"]),
+                f"{row['seconds_with_labels']:.0f}",
+            )
+            lines.append("| " + " | ".join(cells) + " |")
+    titles = ["device", "way", "split", "epochs", "seconds"]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles), *lines] if lines else []
+
+
 PAGE_TEXT = """# How robust training makes a model
 
 Everything here is inductive: no test node is in any graph that training or validation sees. Accuracy in percent, mean and
@@ -444,7 +491,13 @@ The paper's models and trainings are run by `edgeproof reproduce`: [every cell](
 
 ## Time
 
+An epoch, with the attack on the training graph and that on the validation graph (`python benchmarks/robust_training.py speed`):
+
 {speed}
+
+A whole run on Citeseer, with the models that label unlabelled nodes, until early stopping (`full`):
+
+{full}
 """
 
 if __name__ == "__main__":

@@ -95,14 +95,15 @@ def test_more_entries_than_can_be_counted_are_sorted(monkeypatch: pytest.MonkeyP
     called = []
     plain = reference.insert_pairs
     monkeypatch.setattr(reference, "insert_pairs", lambda *given: called.append(given) or plain(*given))
-    monkeypatch.setattr(triton_gpu, "_MOST_PLACED", 100)
+    monkeypatch.setattr(triton_gpu, "_LARGEST", 100)
     check_insertion(triton_gpu, 40, 60, 50, 5, torch.float32)
     # Once by the kernel, once by the test.
     assert len(called) == 2
 
 
-def test_very_many_pairs_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_gpu, "_LISTED", 2)
+@pytest.mark.parametrize(("limit", "value"), [("_LISTED", 2), ("_FEW", 100)])
+def test_very_many_pairs_are_sorted(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_gpu, limit, value)
     monkeypatch.setattr(triton_gpu, "graphs", None)
     check_insertion(triton_gpu, 40, 60, 41, 0, torch.float32)
 

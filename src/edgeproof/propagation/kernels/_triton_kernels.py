@@ -14,26 +14,23 @@ def spmm(
     out,
     rows,
     channels,
-    MOST: tl.constexpr,
     ROWS: tl.constexpr,
     ENTRIES: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
     """out[row] = sum over the row's entries of weight * x[col], a few rows and a group of channels per program.
 
-    With MOST, rows of more entries are left to :func:`spmm_long`: the others would wait for them.
+    Places in ``x`` are counted in the type of ``col``.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
-    if MOST:
-        end = tl.where(end - start > MOST, start, end)
     total = tl.zeros([ROWS, CHANNELS], dtype=out.dtype.element_ty)
     for first in range(0, tl.max(end - start), ENTRIES):
         e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
         inside = e < end[:, None]
-        j = tl.load(col + e, mask=inside, other=0).to(tl.int64)
+        j = tl.load(col + e, mask=inside, other=0)
         w = tl.load(weight + e, mask=inside, other=0.0)
         said = tl.load(
             x + j[:, :, None] * channels + c[None, None, :],
@@ -42,40 +39,6 @@ def spmm(
         )
         total += tl.sum(said * w[:, :, None], axis=1)
     tl.store(out + row[:, None] * channels + c[None, :], total, mask=(row < rows)[:, None] & (c < channels)[None, :])
-
-
-@triton.jit
-def spmm_long(
-    rowptr,
-    col,
-    weight,
-    x,
-    out,
-    rows,
-    channels,
-    MOST: tl.constexpr,
-    ROWS: tl.constexpr,
-    ENTRIES: tl.constexpr,
-    CHANNELS: tl.constexpr,
-):
-    """:func:`spmm` of rows with more than MOST entries; a program looks at many rows and goes through the long ones in turn."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
-    c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    length = tl.load(rowptr + row + 1, mask=row < rows, other=0) - tl.load(rowptr + row, mask=row < rows, other=0)
-    this = tl.min(tl.where(length > MOST, row, rows))
-    while this < rows:
-        start, end = tl.load(rowptr + this), tl.load(rowptr + this + 1)
-        total = tl.zeros([CHANNELS], dtype=out.dtype.element_ty)
-        for first in range(start, end, ENTRIES):
-            e = first + tl.arange(0, ENTRIES)
-            j = tl.load(col + e, mask=e < end, other=0).to(tl.int64)
-            w = tl.load(weight + e, mask=e < end, other=0.0)
-            inside = (e < end)[:, None] & (c < channels)[None, :]
-            total += tl.sum(
-                tl.load(x + j[:, None] * channels + c[None, :], mask=inside, other=0.0) * w[:, None], axis=0
-            )
-        tl.store(out + this * channels + c, total, mask=c < channels)
-        this = tl.min(tl.where((length > MOST) & (row > this), row, rows))
 
 
 @triton.jit

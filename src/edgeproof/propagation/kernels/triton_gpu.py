@@ -32,16 +32,14 @@ _TILE = 128
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
-# Rows side by side in a product with few entries, and how long the longest may be. Otherwise: more entries than these make a
-# row long, and a program looks for long ones among so many.
-_ROWS, _LONG, _FEW = 16, 1024, 1 << 18
-_MOST, _LOOKED_AT = 256, 128
-# Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. Places
-# are counted in 32 bits.
-_OWN, _CHUNK = 64, 8
-_MOST_PLACED = 2**31 - 1
-# With more of them at a node, on average, it is faster to sort.
-_LISTED = 100
+# Entries that a GPU is done with before the host has asked for more; rows side by side in a product with so few; and how long
+# the longest may be, with so few and with more.
+_FEW, _ROWS, _LONG, _LONG_OF_MANY = 1 << 18, 16, 1024, 256
+# Of numbers in 32 bits.
+_LARGEST = 2**31 - 1
+# Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. With more
+# of them at a node, on average, or many entries, it is faster to sort.
+_OWN, _CHUNK, _LISTED = 64, 8, 100
 # Of values that are taken one after another: how many are looked at together, and of those that fit, how many.
 _WIDE, _GROUP = 2048, 32
 
@@ -60,26 +58,23 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.spmm`.
 
-    Rows side by side take half the time of cuSPARSE; those that may be far longer than others have programs of their own.
+    cuSPARSE's, unless rows are known to be short: then several of them, side by side, are twice as fast.
     """
-    rows, channels = rowptr.numel() - 1, x.size(1)
-    if not (rows and channels and col.numel()):
+    rows, channels, few = rowptr.numel() - 1, x.size(1), col.numel() <= _FEW
+    if longest is None or longest > (_LONG if few else _LONG_OF_MANY) or not (rows and channels):
         return reference.spmm(rowptr, col, weight, x)
-    out = x.new_empty(rows, channels)
-    sizes = (rowptr, col, weight, x.contiguous(), out, rows, channels)
-    if longest is not None and longest <= _LONG and col.numel() <= _FEW:
-        width = min(triton.next_power_of_2(channels), 32)
-        grid = (triton.cdiv(rows, _ROWS), triton.cdiv(channels, width))
-        programs.spmm[grid](*sizes, MOST=0, ROWS=_ROWS, ENTRIES=max(1, 128 // width), CHANNELS=width)
-        return out
-    width = min(triton.next_power_of_2(channels), 64)
-    together, groups = max(4, 256 // width), triton.cdiv(channels, width)
-    most = 0 if longest is not None and longest <= _MOST else _MOST
-    grid = (triton.cdiv(rows, together), groups)
-    programs.spmm[grid](*sizes, MOST=most, ROWS=together, ENTRIES=8, CHANNELS=width, num_warps=1)
-    if most:
-        grid = (triton.cdiv(rows, _LOOKED_AT), groups)
-        programs.spmm_long[grid](*sizes, MOST=most, ROWS=_LOOKED_AT, ENTRIES=128, CHANNELS=width, num_warps=8)
+    if x.numel() > _LARGEST:
+        col = col.long()
+    out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 32 if few else 64)
+    # Many rows leave no part of a GPU idle, however little a program does.
+    sizes = (
+        {"ROWS": _ROWS, "ENTRIES": max(1, 128 // width)}
+        if few
+        else {"ROWS": 256 // width, "ENTRIES": 8, "num_warps": 1}
+    )
+    programs.spmm[(triton.cdiv(rows, sizes["ROWS"]), triton.cdiv(channels, width))](
+        rowptr, col, weight, x.contiguous(), out, rows, channels, CHANNELS=width, **sizes
+    )
     return out
 
 
@@ -92,8 +87,8 @@ def insert_pairs(
     """
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
-    many = 2 * pairs > _LISTED * nodes
-    if not pairs or many or placed > _MOST_PLACED or weight.requires_grad or flip.requires_grad:
+    many = entries > _FEW or 2 * pairs > _LISTED * nodes
+    if not pairs or many or placed > _LARGEST or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
     u, v = u.contiguous(), v.contiguous()
     count = torch.zeros(nodes, dtype=torch.int32, device=col.device)
