@@ -2,6 +2,7 @@
 
     python benchmarks/robust_training.py run options --device cuda --jobs 14 --threads 1    what each option brings
     python benchmarks/robust_training.py speed --device cuda                                an epoch, phase by phase
+    python benchmarks/robust_training.py full --device cuda                                 whole runs
     python benchmarks/robust_training.py render                                             docs/robust-training.md
 
 A model that has a result in results/robust_training is not trained again, so an interrupted run goes on; models are kept in
@@ -201,14 +202,16 @@ def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, 
     kept, story = (MODELS / f"{unit.path.stem}{ending}" for ending in (".safetensors", ".json"))
     if kept.exists() and story.exists():
         return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))
-    model, outcome = run_once(unit, data, split, device)
+    model, outcome = freshly_trained(unit, data, split, device)
     MODELS.mkdir(parents=True, exist_ok=True)
     ep.save(model, kept)
     story.write_text(json.dumps(outcome), encoding="utf-8")
     return model, split, outcome
 
 
-def run_once(unit: Unit, data: Data, split: ep.splits.Split, device: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+def freshly_trained(
+    unit: Unit, data: Data, split: ep.splits.Split, device: str
+) -> tuple[torch.nn.Module, dict[str, Any]]:
     """A model trained as the unit says, and how that went; what labels unlabelled nodes is trained too."""
     way = OPTIONS[unit.way]
     start = time.perf_counter()
@@ -321,18 +324,18 @@ def speed(
 @app.command()
 def full(
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
-    way: Annotated[list[str] | None, typer.Option(help="Which ways to train; repeatable.")] = None,
-    seed: Annotated[int, typer.Option(help="Which split.")] = 0,
+    way: Annotated[str, typer.Option(help="Which way to train.")] = "lrbcd",
+    seed: Annotated[list[int] | None, typer.Option(help="Which splits; repeatable; 0, 1, 5 by default.")] = None,
 ) -> None:
     """Whole runs on Citeseer, with the models that label, until early stopping. Run it alone on the machine."""
     rows = []
-    for unit in units(["citeseer"], [seed], way or ["lrbcd", "sturdy"]):
+    for unit in units(["citeseer"], seed or list(SEEDS), [way]):
         data = ep.datasets.load(unit.dataset)
-        split = ep.splits.by_protocol(data, seed, model=OPTIONS[unit.way].model).to(device)
-        _, outcome = run_once(unit, data, split, device)
-        rows.append({"way": unit.way, "seed": seed, **{key: outcome[key] for key in ("epochs", "seconds_with_labels")}})
-        print(f"{unit.way}: {outcome['epochs']} epochs, {outcome['seconds_with_labels']} s", flush=True)
-    write_record(f"full-{torch.device(device).type}", rows, device)
+        split = ep.splits.by_protocol(data, unit.seed, model=OPTIONS[way].model).to(device)
+        _, outcome = freshly_trained(unit, data, split, device)
+        rows.append({"way": way, "seed": unit.seed, **{key: outcome[key] for key in ("epochs", "seconds_with_labels")}})
+        print(f"{way}, split {unit.seed}: {outcome['epochs']} epochs, {outcome['seconds_with_labels']} s", flush=True)
+        write_record(f"full-{way}-{torch.device(device).type}", rows, device)
 
 
 def write_record(name: str, rows: list[dict[str, Any]], device: str) -> None:

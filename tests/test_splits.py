@@ -63,10 +63,14 @@ def test_nodes_of_unknown_class_are_unlabelled_and_never_count(sbm: Data) -> Non
             assert bool((view.data.y[view.nodes] >= 0).all())
         unlabeled = split.train.ids[split.train.unlabeled]
         assert bool(torch.isin(torch.arange(0, 200, 5), unlabeled).all())
-    nodes = torch.arange(200)
-    sbm.train_mask, sbm.val_mask, sbm.test_mask = nodes % 3 == 0, nodes % 3 == 1, nodes % 3 == 2
-    with pytest.raises(ValueError, match="expected training nodes whose class is known, got 14 with label -1"):
-        provided(sbm)
+    part = torch.arange(200) % 3
+    for number, name in enumerate(("training", "validation", "test")):
+        data = sbm.clone()
+        # Only those of one part.
+        data.y = torch.where(part == number, sbm.y, sbm.y.clamp(min=0))
+        data.train_mask, data.val_mask, data.test_mask = part == 0, part == 1, part == 2
+        with pytest.raises(ValueError, match=f"expected {name} nodes whose class is known, got 1[34] with label -1"):
+            provided(data)
 
 
 def test_the_same_seed_gives_the_same_split(sbm: Data) -> None:

@@ -336,7 +336,7 @@ def test_models_that_cannot_be_copied_are_judged_one_at_a_time(kind: type[ep.mod
 
 
 def test_labels_beyond_the_classes_are_refused(small: Data) -> None:
-    with pytest.raises(ValueError, match="labels between 0 and 1, the model's classes, got 0 to 7"):
+    with pytest.raises(ValueError, match="labels between 0 and 1, the model's classes, got 7"):
         FGSM()(build("GCN", small), small, torch.arange(2), Budget(1), labels=torch.tensor([0, 7]))
 
 
@@ -355,12 +355,21 @@ def test_local_search_improves_on_its_start_and_never_falls_behind(small: Data) 
 
 def test_dice_leaves_nodes_of_unknown_class_alone(small: Data) -> None:
     known = torch.arange(small.num_nodes) % 3 > 0
-    small.y = torch.where(known, small.y, -1)
+    data = Data(x=small.x, edge_index=small.edge_index, y=torch.where(known, small.y, -1))
     nodes = known.nonzero().flatten()
     for ratio in (0.0, 0.5, 1.0):
-        flips = DICE(add_ratio=ratio)(build("GCN", small), small, nodes, Budget(12)).flips
+        flips = DICE(add_ratio=ratio)(build("GCN", data), data, nodes, Budget(12)).flips
         assert flips.numel()
         assert bool(known[flips].all())
+
+
+def test_dice_spends_its_budget_where_few_classes_are_known() -> None:
+    data = ep.datasets.load("csbm")
+    nodes = torch.arange(0, data.num_nodes, 25)
+    data.y = torch.full_like(data.y, -1).index_copy_(0, nodes, data.y[nodes])
+    result = DICE(add_ratio=1.0)(build("GCN", data), data, nodes, Budget(100))
+    assert result.flips.size(1) == 100
+    assert bool((data.y[result.flips] >= 0).all())
 
 
 def test_dice_goes_by_the_labels_given(small: Data) -> None:

@@ -275,7 +275,7 @@ def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.S
         merge([])
 
 
-@pytest.mark.parametrize("shares", [1, 3, 16])
+@pytest.mark.parametrize("shares", [1, 3, 16, 120])
 def test_shares_of_one_seed_are_its_votes(shares: int, trained: nn.Module, split: ep.splits.Split) -> None:
     graph, nodes = split.test.data, split.test.nodes
     counts: dict[str, Any] = {"samples": 100, "seed": 4, "choosing_samples": 10}
@@ -301,6 +301,15 @@ def test_shares_that_do_not_belong_together_are_refused(trained: nn.Module, spli
         join([])
     with pytest.raises(ValueError, match="expected the samples from number 3 on, got those from 6 to 9"):
         join([share(0), share(2)])
+    with pytest.raises(
+        ValueError, match=r"expected shares of \(9, 60\) samples in all, got those of the first \(6, 40\)"
+    ):
+        join([share(0), share(1)])
+    more = SMOOTHING.vote_share(trained, graph, nodes, 2, 3, 90, 4, choosing_samples=9)
+    with pytest.raises(ValueError, match=r"expected shares of as many samples in all, got \(9, 60\) and \(9, 90\)"):
+        join([share(0), share(1), more])
+    with pytest.raises(TypeError, match="expected Shares to join, got Share, int"):
+        join([share(0), 1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="expected the samples from number 3 on, got those from 0 to 3"):
         join([share(0), share(0), share(1), share(2)])
     with pytest.raises(ValueError, match="expected the samples from number 0 on, got those from 3 to 6"):

@@ -102,7 +102,7 @@ def test_a_killed_worker_and_a_killed_node_lose_nothing(
 def test_a_certificates_samples_are_spread_over_workers(
     cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "_SAMPLES_PER_TASK", 400)
+    monkeypatch.setattr(measure, "_LEAST_SAMPLES", 300)
     recipe = Recipe(Row("inductive", "csbm", "GCN", False, None, None), seed=0, fast=True)
     job = Job(recipe, (Measure(recipe, "clean"), Measure(recipe, "smoothing")))
     nodes = [add_node(cluster) for _ in range(2)]

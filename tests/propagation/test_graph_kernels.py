@@ -91,14 +91,14 @@ def test_pairs_are_placed_without_sorting(nodes: int, edges: int, flips: int, id
     check_insertion(triton_gpu, nodes, edges, flips, idle, torch.float64)
 
 
-def test_more_entries_than_can_be_counted_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = []
-    plain = reference.insert_pairs
-    monkeypatch.setattr(reference, "insert_pairs", lambda *given: called.append(given) or plain(*given))
-    monkeypatch.setattr(triton_gpu, "_LARGEST", 100)
-    check_insertion(triton_gpu, 40, 60, 50, 5, torch.float32)
-    # Once by the kernel, once by the test.
-    assert len(called) == 2
+def test_a_gpu_does_not_sort_pairs_where_there_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(40, 60, torch.Generator().manual_seed(0), torch.float32)
+    pairs = torch.triu_indices(40, 40, offset=1)[:, ::20]
+    known = [tensor.to(DEVICE) for tensor in (*arguments(graph), *pairs, torch.ones(pairs.size(1)))]
+    expected = reference.insert_pairs(*known)
+    monkeypatch.setattr(reference, "insert_pairs", None)
+    for mine, other in zip(triton_gpu.insert_pairs(*known), expected, strict=True):
+        torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("_LISTED", 2), ("_FEW", 100)])

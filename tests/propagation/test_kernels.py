@@ -101,7 +101,10 @@ def test_products_with_many_entries(
     given = [tensor.to(device) for tensor in (rowptr.to(index), col.to(index), weight, x)]
     row = torch.arange(300).repeat_interleave(length)
     dense = torch.zeros(300, 300, dtype=torch.float64).index_put_((row, col), weight.double(), accumulate=True)
-    for longest in (None, 256, 257):
+    for longest in (256, None, 257):
+        if longest != 256:
+            # Those that may be longer are none of Triton's.
+            monkeypatch.setattr(triton_gpu, "programs", None)
         found = backend.spmm(*given, longest)
         torch.testing.assert_close(found.cpu(), (dense @ x.double()).float(), rtol=1e-4, atol=1e-4)
 

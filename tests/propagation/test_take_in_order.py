@@ -14,7 +14,6 @@ from edgeproof.propagation.kernels.dispatch import Backend
 pytest.importorskip("triton", reason="triton is not installed")
 
 BACKENDS: list[Backend] = [reference, numba_cpu, triton_gpu]
-TAKES = {"reference": _plain_projections.take_in_order, "numba": numba_cpu.take_in_order}
 
 
 def device_of(backend: Backend) -> str:
@@ -34,9 +33,8 @@ def one_by_one(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) ->
     return taken, False
 
 
-@pytest.mark.parametrize("name", TAKES)
 @pytest.mark.parametrize("seed", range(12))
-def test_items_are_taken_as_the_plain_loop_takes_them(name: str, seed: int) -> None:
+def test_items_are_taken_as_the_plain_loop_takes_them(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     nodes, count = [(3, 20), (40, 300), (6, 3_000), (500, 0)][seed % 4]
     size = torch.randint(1, 100, (count,), generator=generator)
@@ -46,7 +44,7 @@ def test_items_are_taken_as_the_plain_loop_takes_them(name: str, seed: int) -> N
     v = u + 1 + (torch.rand(count, generator=generator) * (nodes - 1 - u)).long()
     local = torch.randint(0, 400, (nodes,), generator=generator)
     total = [10**6, 500, 0][seed % 3]
-    taken, ended = TAKES[name](size, u, v, total, local)
+    taken, ended = _plain_projections.take_in_order(size, u, v, total, local)
     assert (taken.tolist(), ended) == one_by_one(size, u, v, total, local)
 
 
@@ -85,6 +83,31 @@ def test_the_largest_values_are_taken_as_the_plain_loop_takes_them(
             assert found[order].tolist() == expected
             assert int(found.sum()) == sum(expected)
         assert bool(taken.any()) == (total > 0)
+
+
+@pytest.mark.parametrize("first", [1, 1000])
+@pytest.mark.parametrize("backend", [reference, numba_cpu], ids=lambda backend: backend.name)
+def test_values_of_any_size_are_taken_in_their_order(
+    backend: Backend, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So small, so large or so close to each other that single precision cannot tell them apart; and zeros of both signs."""
+    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_FIRST", first)
+    generator = torch.Generator().manual_seed(0)
+    few = [0.0, -0.0, 5e-324, 1e-300, 1e-46, 1e-45, 1e-9, 0.5, 0.5 + 1e-12, 0.5 - 1e-12, 1.0, 3e38, 1e300]
+    values = torch.tensor(few, dtype=torch.float64)
+    close = 0.3 + 1e-10 * torch.rand(40, generator=generator, dtype=torch.float64)
+    values = torch.cat([values, -values, close])
+    p = values[torch.randperm(values.numel(), generator=generator)][None]
+    u = torch.randint(0, 9, (p.size(1),), generator=generator)
+    v = u + 1 + torch.randint(0, 3, (p.size(1),), generator=generator)
+    unit, order = 1 << 36, p[0].argsort(descending=True, stable=True)
+    order = order[p[0, order] > 0]
+    for total, most in itertools.product((1, 4, 9), (1, 3)):
+        local = torch.full((12,), most * unit)
+        taken, _ = backend.take_largest(p, u, v, torch.tensor([total * unit]), local, unit, whole=False)
+        size = _plain_projections.steps_of(p[0, order], unit, False)
+        assert taken[0, order].tolist() == one_by_one(size, u[order], v[order], total * unit, local)[0]
+        assert int(taken.sum()) == int(taken[0, order].sum())
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof.analysis._figures import MARKERS, empty_figure, write_figure
-from edgeproof.graph import check_data
+from edgeproof.graph import UNKNOWN, check_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +132,7 @@ def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: Scalar
     inside = colours.to_rgba(matrix.diagonal().numpy())
     for label in classes.unique().tolist():
         member = classes == label
-        marker = MARKERS[label % len(MARKERS)]
+        marker = "." if label == UNKNOWN else MARKERS[label % len(MARKERS)]
         x, y = place[member].T
         axes.scatter(x, y, s=45, c=inside[member.numpy()], marker=marker, edgecolors="black", linewidths=0.8, zorder=2)
     axes.margins(0.06)

@@ -165,8 +165,8 @@ class Attack(ABC):
         clean = predict(model, data)[nodes]
         if not bool(clean.isfinite().all()):
             raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
-        if int(target.labels.min()) < 0 or int(target.labels.max()) >= clean.size(1):
-            found = f"{int(target.labels.min())} to {int(target.labels.max())}"
+        if int(target.labels.max()) >= clean.size(1):
+            found = int(target.labels.max())
             raise ValueError(f"expected labels between 0 and {clean.size(1) - 1}, the model's classes, got {found}")
         results, done = [], 0
         with dispatch.using(backend), progress_bar(type(self).__name__, self._steps(budgets), show=progress) as advance:
@@ -256,6 +256,8 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:
         found = f"{labels.dtype} {list(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
         raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {found}")
+    elif int(labels.min()) < 0:
+        raise ValueError(f"expected labels from 0, got {int(labels.min())}")
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}
     if len(devices) > 1:
         raise ValueError(f"expected model and graph on one device, got {', '.join(sorted(map(str, devices)))}")

@@ -96,7 +96,9 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     return Block(merged, pairs_among(merged, block.pairs.num_nodes, block.nodes), weights, block.nodes)
 
 
-def sample_touching(nodes: Tensor, num_nodes: int, size: int, *, generator: torch.Generator) -> Tensor:
+def sample_touching(
+    nodes: Tensor, num_nodes: int, size: int, *, generator: torch.Generator, others: Tensor | None = None
+) -> Tensor:
     """About ``size`` distinct pairs with at least one end among ``nodes``, each with the same probability.
 
     Args:
@@ -104,14 +106,17 @@ def sample_touching(nodes: Tensor, num_nodes: int, size: int, *, generator: torc
         num_nodes: nodes of the graph.
         size: expected number of pairs; all of them if there are no more.
         generator: its device is the pairs'.
+        others: distinct node ids that the other end must belong to, ``nodes`` among them; by default all.
 
     Returns:
         The pairs, shape ``[2, pairs]``, the smaller end first, in no order.
     """
     chosen = torch.zeros(num_nodes, dtype=torch.bool, device=nodes.device).index_fill_(0, nodes, True)
     # A number for every end among the nodes and every other node; where both ends are among them, one of the two counts.
-    number = _sample(nodes.numel() * num_nodes, 2 * size, generator)
-    one, other = nodes[number // num_nodes], number % num_nodes
+    many = num_nodes if others is None else others.numel()
+    number = _sample(nodes.numel() * many, 2 * size, generator)
+    one, other = nodes[number // many], number % many
+    other = other if others is None else others[other]
     good = (one != other) & ~(chosen[other] & (other < one))
     pairs = torch.stack([torch.minimum(one, other), torch.maximum(one, other)])[:, good]
     return pairs[:, torch.randperm(pairs.size(1), generator=generator, device=pairs.device)]

@@ -68,17 +68,18 @@ class DICE(Attack):
             raise ValueError("expected the labels of nodes in data.y, which DICE goes by, got none")
         y = y.index_copy(0, target.nodes, target.labels)
         inner = _edges_at(target, generator)
-        # Of two nodes whose classes are not known, nothing can be said.
-        inner = inner[:, (y[inner[0]] == y[inner[1]]) & (y[inner] != UNKNOWN).all(dim=0)]
+        inner = inner[:, y[inner[0]] == y[inner[1]]]
         removed = _take(inner, Budget(budget.total - round(self.add_ratio * budget.total), budget.local))
-        outer = _candidates(target, budget, generator)
-        outer = outer[:, (y[outer[0]] != y[outer[1]]) & (y[outer] != UNKNOWN).all(dim=0) & ~_is_edge(target, outer)]
+        # Nothing can be said of nodes whose class is not known.
+        known = None if bool((y != UNKNOWN).all()) else (y != UNKNOWN).nonzero().squeeze(1)
+        outer = _candidates(target, budget, generator, known)
+        outer = outer[:, (y[outer[0]] != y[outer[1]]) & ~_is_edge(target, outer)]
         return torch.cat([removed, _take(outer, budget.after(removed))], dim=1)
 
 
-def _candidates(target: Target, budget: Budget, generator: torch.Generator) -> Tensor:
+def _candidates(target: Target, budget: Budget, generator: torch.Generator, others: Tensor | None = None) -> Tensor:
     size = max(_DRAWN_AT_LEAST, _DRAWN_PER_FLIP * budget.total)
-    return sample_touching(target.nodes, target.num_nodes, size, generator=generator)
+    return sample_touching(target.nodes, target.num_nodes, size, generator=generator, others=others)
 
 
 def _take(pairs: Tensor, budget: Budget) -> Tensor:

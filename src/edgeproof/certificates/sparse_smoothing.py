@@ -220,7 +220,7 @@ class SparseSmoothing:
             memory: gigabytes that a batch may take.
         """
         _check_settings(samples, choosing_samples, seed, memory)
-        if not 0 <= share < shares:
+        if not (isinstance(share, int) and isinstance(shares, int) and 0 <= share < shares):
             raise ValueError(f"expected one of {shares} shares, from 0 on, got {share}")
         run, classes = self.question(model, data, nodes)
         electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
@@ -231,7 +231,8 @@ class SparseSmoothing:
             for _, counts in electorate.counts(mine[-1], classes, choosing=choosing):
                 votes = votes + counts
             counted.append(votes)
-        return Share(counted[0], counted[1], int(seed), (mine[0], mine[1]), run)
+        totals = (int(choosing_samples), int(samples))
+        return Share(counted[0], counted[1], int(seed), (mine[0], mine[1]), totals, run)
 
     def question(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
         """What votes answer, and among how many classes; raises if the model cannot be asked.

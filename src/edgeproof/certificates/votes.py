@@ -79,6 +79,7 @@ class Share:
         bounding: likewise.
         seed: which random graphs.
         samples: which of them chose, and which bounded.
+        total: how many there are of each kind in all shares together.
         run: as that of :class:`Votes`.
     """
 
@@ -86,6 +87,7 @@ class Share:
     bounding: Tensor
     seed: int
     samples: tuple[range, range]
+    total: tuple[int, int]
     run: dict[str, Any]
 
 
@@ -95,14 +97,19 @@ def join(shares: Iterable[Share]) -> Votes:
     Raises:
         ValueError: if they are not of one question and one seed, or a sample is missing or counted twice.
     """
-    shares = sorted(shares, key=lambda share: [one.start for one in share.samples])
+    shares = list(shares)
     if not shares:
         raise ValueError("expected shares to join, got none")
+    if not all(isinstance(one, Share) for one in shares):
+        raise TypeError(f"expected Shares to join, got {', '.join(type(one).__name__ for one in shares)}")
+    shares.sort(key=lambda share: [(one.start, one.stop) for one in share.samples])
     first = shares[0]
     for share in shares:
         check_same_run(share.run, first.run, f"a share of the votes of seed {share.seed}")
         if share.seed != first.seed:
             raise ValueError(f"expected shares of one seed, got {first.seed} and {share.seed}: merge their votes")
+        if share.total != first.total:
+            raise ValueError(f"expected shares of as many samples in all, got {first.total} and {share.total}")
     choosing, bounding = torch.zeros_like(first.choosing), torch.zeros_like(first.bounding)
     drawn = (0, 0)
     for share in shares:
@@ -113,6 +120,8 @@ def join(shares: Iterable[Share]) -> Votes:
                 )
         choosing, bounding = choosing + share.choosing, bounding + share.bounding
         drawn = (share.samples[0].stop, share.samples[1].stop)
+    if drawn != first.total:
+        raise ValueError(f"expected shares of {first.total} samples in all, got those of the first {drawn}")
     votes = Votes(choosing, bounding, {first.seed: drawn}, first.run)
     votes._check()
     return votes

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.cli._options import Root
-from edgeproof.graph import num_edges
+from edgeproof.graph import UNKNOWN, num_edges
 
 
 def datasets(root: Root = None) -> None:
@@ -39,6 +39,7 @@ def datasets(root: Root = None) -> None:
 
 def _statistics(data: Data) -> list[str]:
     row, col = data.edge_index
-    homophily = float((data.y[row] == data.y[col]).float().mean())
+    known = (data.y[row] != UNKNOWN) & (data.y[col] != UNKNOWN)
+    homophily = float((data.y[row] == data.y[col])[known].float().mean())
     counts = (data.x.size(0), num_edges(data), data.num_features, ep.num_classes(data))
     return [*(f"{count:,}" for count in counts), f"{homophily:.3f}"]

@@ -41,8 +41,8 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Tables and figures by label, number (1, or fig1) or nickname; 'all' stands for all tables, 'figures' for "
-            "all figures.",
+            help="Tables and figures by label, number (1, or fig1) or nickname; 'all' stands for all tables of the paper, "
+            "'figures' for all figures.",
         ),
     ] = None,
     list_all: Annotated[
@@ -294,7 +294,7 @@ def _interrupted(done: int, total: int, store: Store) -> int:
 
 
 def _listed(store: Store, fast: bool, engine: LocalEngine) -> RichTable:
-    shown = RichTable(title="tables and figures of the paper" + (", fast" if fast else ""))
+    shown = RichTable(title="tables and figures" + (", fast" if fast else ""))
     for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
         shown.add_column(title)
     times = Times(store, engine.device)

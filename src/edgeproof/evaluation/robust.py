@@ -145,7 +145,7 @@ def evaluate(
     if is_standard:
         entries = standard(budgets, target.num_nodes, target.engine("tanh_margin").path)
         if data.y is None:
-            # DICE goes by the labels of all nodes.
+            # DICE goes by labels.
             entries = [entry for entry in entries if not isinstance(entry.attack, DICE)]
 
     def run(attack: Attack, budget: Sequence[Budget], restart: int = 0) -> list[AttackResult]:

@@ -79,7 +79,7 @@ class Comparison:
     fast: bool
 
     def counts(self, protocol: str) -> dict[str, int]:
-        """How many cells there are of each verdict."""
+        """How many cells there are of each verdict; those that cannot be compared count for none."""
         verdicts = [cell.verdict(protocol) for cell in self.cells]
         return {name: verdicts.count(name) for name in ("matched", "better", "worse", "not run")}
 

@@ -21,8 +21,8 @@ _SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
 _SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
 # Where every random graph costs a diffusion of its own, fewer of them vote: the certificate stays valid and says a little less.
 _FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
-# Samples of a certificate that a task of a cluster draws.
-_SAMPLES_PER_TASK = 10_000
+# Tasks of a cluster that a certificate's samples are spread over, and how many each of them has at least.
+_TASKS, _LEAST_SAMPLES = 10, 1_000
 # Radii that are kept: all that the paper prints, and those in between, of both kinds together.
 _MOST_ADDED, _MOST_DELETED = 4, 7
 # Measurements for figures that are an attack under another name: which attack.
@@ -122,7 +122,7 @@ class Measure:
     @property
     def shares(self) -> int:
         """Into how many tasks a cluster may divide it."""
-        return -(-self.samples // _SAMPLES_PER_TASK) if self.kind == "smoothing" else 1
+        return max(1, min(_TASKS, self.samples // _LEAST_SAMPLES)) if self.kind == "smoothing" else 1
 
     def vote(self, model: GraphModel, split: Split, share: int, shares: int) -> Share:
         """A share of what a certificate takes; :meth:`decide` gives from all of them what :meth:`run` would."""

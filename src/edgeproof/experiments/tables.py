@@ -78,7 +78,9 @@ TABLES = (
 )
 STAND_INS = (
     Table(
-        *("tab:arxiv_stand_in", None, "arxiv-table-stand-in"),
+        "tab:arxiv_stand_in",
+        None,
+        "arxiv-table-stand-in",
         "Stand-in for table 11: a SYNTHETIC graph of ogbn-arxiv's size, whose figures are not those of ogbn-arxiv",
         stands_for="tab:app_results_arxiv",
     ),
@@ -93,6 +95,6 @@ def find(name: str) -> Table:
     """
     everything = (*TABLES, *STAND_INS)
     for table in everything:
-        if name in (table.label, str(table.number), table.nickname):
+        if name in (table.label, table.nickname) or (table.number is not None and name == str(table.number)):
             return table
     raise unknown_name("table", name, [name for table in everything for name in (table.label, table.nickname)])

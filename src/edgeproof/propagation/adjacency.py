@@ -60,7 +60,7 @@ class Pattern:
             return self.row * self.num_nodes + self.col
 
     @cached_property
-    def read(self) -> tuple[Tensor, Tensor]:
+    def indices(self) -> tuple[Tensor, Tensor]:
         """``rowptr`` and ``col`` as products read them: of a large matrix on a GPU, half the bytes."""
         if not self.col.is_cuda or not _SMALL < self.col.numel() < 2**31:
             return self.rowptr, self.col

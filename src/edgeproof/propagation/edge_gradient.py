@@ -166,6 +166,8 @@ class EdgeGradientEngine:
         self.labels = data.y[nodes] if labels is None else labels
         if not isinstance(self.labels, Tensor) or self.labels.dtype != torch.long or self.labels.shape != nodes.shape:
             raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {self.labels!r}")
+        if int(self.labels.min()) < 0:
+            raise ValueError(f"expected labels from 0, got {int(self.labels.min())}")
         types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()} | {data.x.dtype}
         if len(types) > 1:
             raise ValueError(f"expected model and features of one type, got {', '.join(sorted(map(str, types)))}")

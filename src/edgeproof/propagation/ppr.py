@@ -194,7 +194,7 @@ def _solve(adjacency: Adjacency, alpha: float, right: Tensor) -> Tensor:
     for step in range(steps):
         if adjacency.symmetric:
             omega = 1 / (1 - rho**2 * omega / (2 if step == 0 else 4))
-        heard = dispatch.spmm(pattern.rowptr, pattern.col, adjacency.weight, now, longest=pattern.longest)
+        heard = dispatch.spmm(*pattern.indices, adjacency.weight, now, longest=pattern.longest)
         before, now = now, heard.mul_(rho).add_(source).sub_(before).mul_(omega).add_(before)
     return now
 

@@ -167,4 +167,4 @@ class _SpMM(torch.autograd.Function):
 def _product(pattern: Pattern, weight: Tensor, x: Tensor, backend: str | None) -> Tensor:
     if pattern.complete:
         return weight.view(pattern.num_nodes, pattern.num_nodes) @ x
-    return dispatch.spmm(*pattern.read, weight, x, longest=pattern.longest, backend=backend)
+    return dispatch.spmm(*pattern.indices, weight, x, longest=pattern.longest, backend=backend)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof.attacks.base import AttackResult
-from edgeproof.graph import degree
+from edgeproof.graph import UNKNOWN, degree
 from edgeproof.serialization import read_tensors, write_tensors
 
 _FORMAT = 1
@@ -67,11 +67,15 @@ class Outcomes:
         """
         found = list(results.values())
         num_nodes = data.x.size(0)
+        labels = data.y[nodes].cpu() if isinstance(data.get("y"), Tensor) else None
+        if labels is not None and bool((labels == UNKNOWN).any()):
+            # Attacked by other labels than those of the data.
+            labels = None
         flips = [result.flips.flatten().bincount(minlength=num_nodes)[nodes] for result in found]
         return cls(
             nodes=(nodes if ids is None else ids).cpu(),
             degree=degree(data)[nodes].cpu(),
-            labels=data.y[nodes].cpu() if isinstance(data.get("y"), Tensor) else None,
+            labels=labels,
             clean_margins=found[0].clean_margins.float().cpu(),
             keys=tuple(results),
             margins=torch.stack([result.margins for result in found]).float().cpu(),

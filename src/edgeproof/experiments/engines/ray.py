@@ -2,8 +2,8 @@
 
 The driver hands out every training as a task of its own, keeps the model that comes back, and hands it on to the tasks that
 measure it. A certificate's random graphs are spread over several tasks, and one more decides what follows from their votes. A
-task whose worker or node dies is given to another one, by Ray; what has come back is in the driver's store, and is never asked
-for again.
+task whose worker or node dies is given to another one, by Ray; a model or a measurement that has come back is in the driver's
+store, and never asked for again. Votes are in no store before all of a certificate's have come back.
 """
 
 from __future__ import annotations
@@ -72,10 +72,12 @@ class _Run:
     ) -> None:
         self.engine, self.ray, self.jobs, self.store, self.report = engine, engine.ray, jobs, store, report
         options = {"num_cpus": engine.cpus, "num_gpus": engine.gpus, "max_retries": _RETRIES}
-        self.train, self.measure, self.count, self.certify = (
-            self.ray.remote(**options)(function) for function in (trained, measured, counted, certified)
+        self.train, self.measure, self.count = (
+            self.ray.remote(**options)(function) for function in (trained, measured, counted)
         )
-        self.common, self.command = (engine.device, engine.threads, command), command
+        # Needs no GPU.
+        self.certify = self.ray.remote(**{**options, "num_gpus": 0})(certified)
+        self.place, self.command = (engine.device, engine.threads), command
         # What each task is about: a job, and whether it is its training.
         self.waiting: dict[Any, tuple[Job, bool]] = {}
         # Tasks that others wait for.
@@ -95,7 +97,7 @@ class _Run:
                 continue
             model = known_model(job, self.store)
             if model is None:
-                self.waiting[self.train.remote(job.recipe, graph, *self.common)] = (job, True)
+                self.waiting[self.train.remote(job.recipe, graph, *self.place, self.command)] = (job, True)
             else:
                 self._measure(job, model)
         while self.waiting:
@@ -125,10 +127,9 @@ class _Run:
         for measure in missing:
             about = (measure, self._graph(job), reference)
             if measure.shares == 1:
-                task = self.measure.remote(*about, *self.common)
+                task = self.measure.remote(*about, *self.place, self.command)
             else:
-                where = self.common[:2]
-                shares = [self.count.remote(*about, *where, one, measure.shares) for one in range(measure.shares)]
+                shares = [self.count.remote(*about, *self.place, one, measure.shares) for one in range(measure.shares)]
                 task = self.certify.remote(*about, self.command, *shares)
                 self.shares += shares
             self.waiting[task] = (job, False)

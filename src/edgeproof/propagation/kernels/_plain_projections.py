@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -119,7 +117,6 @@ def take_largest(
     unit: int,
     *,
     whole: bool,
-    take: Callable[[Tensor, Tensor, Tensor, int, Tensor], tuple[Tensor, bool]] = take_in_order,
 ) -> tuple[Tensor, Tensor]:
     """Which values fit, taken in descending order, equal ones in their own order; see :func:`take_in_order`.
 
@@ -134,7 +131,6 @@ def take_largest(
         local: the box of each node, for every row anew, shape ``[nodes]``.
         unit: how much room a value of 1 takes; a larger one takes as much.
         whole: whether every value takes as much.
-        take: takes items in order.
 
     Returns:
         Which were taken, shape ``[rows, b]``; and whether all values are finite. If not, what was taken is of no use.
@@ -144,17 +140,24 @@ def take_largest(
     if not bool(finite):
         return taken, finite
     box = int(total)
-    first = max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * (box // unit), int(_LOOKED_AT_SHARE * p.size(1))))
+    first = looked_at_first(box // unit, p.size(1))
     for values, found in zip(p, taken, strict=True):
         wanted, ended = first, False
         while not ended:
             least = _estimate(values, wanted)
             positions = (values >= least if least > 0 else values > 0).nonzero().squeeze(1)
             positions = positions[values[positions].argsort(descending=True, stable=True)]
-            fits, ended = take(steps_of(values[positions], unit, whole), u[positions], v[positions], box, local)
+            fits, ended = take_in_order(
+                steps_of(values[positions], unit, whole), u[positions], v[positions], box, local
+            )
             ended, wanted = ended or least <= 0, 8 * wanted
         found[positions] = fits
     return taken, finite
+
+
+def looked_at_first(flips: int, among: int) -> int:
+    """How many of the largest values are looked at first, where there is room for so many flips."""
+    return max(_LOOKED_AT_FIRST, min(_LOOKED_AT_PER_FLIP * flips, int(_LOOKED_AT_SHARE * among)))
 
 
 def _estimate(p: Tensor, wanted: int) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeproof.propagation.kernels import _numba_greedy as greedy
 from edgeproof.propagation.kernels import _plain_projections as projections
 from edgeproof.propagation.kernels import reference
 
@@ -32,7 +33,6 @@ _PART = 1 << 15
 spmm = reference.spmm
 insert_pairs = reference.insert_pairs
 normalize = reference.normalize
-normalized_terms = reference.normalized_terms
 table_at = reference.table_at
 compact = reference.compact
 lowered = reference.lowered
@@ -52,6 +52,15 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     _set_threads(left.numel() * a.size(1))
     _gathered_dot(_array(a), _array(b), _array(left), _array(right), _array(out))
     return out
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """The dot products of two matrices, row by row."""
+    everyone = torch.arange(a.size(0))
+    return gathered_dot(a, b, everyone, everyone)
+
+
+normalized_terms = partial(reference.normalized_terms, dot=row_dots)
 
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
@@ -93,14 +102,31 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
     return projections.divide(torch.from_numpy(sums), thresholds, budget)
 
 
-def take_in_order(size: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
-    """See ``take_in_order`` of the plain kernels; item by item."""
-    taken = torch.zeros_like(size, dtype=torch.bool)
-    ended = _take_in_order(_array(size), _array(u), _array(v), total, _array(local.clone()), _array(taken))
-    return taken, bool(ended)
+def take_largest(
+    p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
+) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.propagation.kernels.reference.take_largest`.
 
-
-take_largest = partial(reference.take_largest, take=take_in_order)
+    Values are put into buckets, and of the largest, bucket by bucket, only what still fits at both ends is sorted: most nodes
+    are soon full.
+    """
+    finite, taken = torch.stack(torch.aminmax(p)).isfinite().all(), torch.zeros(p.shape, dtype=torch.bool)
+    if not bool(finite):
+        return taken, finite
+    ends = _array(u), _array(v)
+    for row, found in zip(p, taken, strict=True):
+        values, room, left = _array(row), _array(local.clone()), int(total)
+        largest = float(row.max())
+        if largest <= 0 or greedy.size_of(largest, unit, whole) > left:
+            continue
+        bits, counts = _array(row.float()).view(np.int32), np.zeros(greedy.BUCKETS + 1, dtype=np.int32)
+        greedy.count(bits, counts)
+        wanted, high = projections.looked_at_first(left // unit, p.size(1)), greedy.BUCKETS
+        while left >= 0 and high > 0:
+            low = greedy.lowest_bucket(counts, high, wanted)
+            left = greedy.take(values, bits, counts, low, high, *ends, room, left, unit, whole, _array(found))
+            wanted, high = 4 * wanted, low
+    return taken, finite
 
 
 @numba.njit(parallel=True, cache=True)
@@ -130,19 +156,6 @@ def _clipped_sums(values: Array, thresholds: Array) -> Array:
             total_beyond += found[part, 3, t]
         sums[t] = (total - many * thresholds[t]) - (total_beyond - many_beyond * thresholds[t])
     return sums
-
-
-@numba.njit(cache=True)
-def _take_in_order(size: Array, u: Array, v: Array, total: int, room: Array, taken: Array) -> bool:
-    for e in range(size.size):
-        if size[e] > total:
-            return True
-        if room[u[e]] >= size[e] and room[v[e]] >= size[e]:
-            taken[e] = True
-            total -= size[e]
-            room[u[e]] -= size[e]
-            room[v[e]] -= size[e]
-    return False
 
 
 @numba.njit(cache=True)

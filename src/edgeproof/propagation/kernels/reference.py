@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -127,7 +127,12 @@ def normalize(
 
 
 def normalized_terms(
-    b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
+    b: Sequence[Tensor],
+    h: Sequence[Tensor],
+    out: Sequence[Tensor],
+    grad_x: Sequence[Tensor],
+    scale: Tensor,
+    dot: Callable[[Tensor, Tensor], Tensor] = torch.linalg.vecdot,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""What the gradient of a normalised matrix is made from: :math:`s_u b_k[u]` and :math:`s_u h_k[u]` of all calls side by
     side, and :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`.
@@ -140,10 +145,11 @@ def normalized_terms(
         out: what came out.
         grad_x: what went back.
         scale: :math:`s`, shape ``[nodes]``.
+        dot: the dot products of two matrices, row by row.
     """
     blame = torch.zeros_like(scale)
     for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
-        blame += torch.linalg.vecdot(left, right)
+        blame += dot(left, right)
     return _join_scaled(b, scale), _join_scaled(h, scale), blame
 
 

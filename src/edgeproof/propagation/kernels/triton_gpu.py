@@ -35,8 +35,6 @@ _WARPS, _STAGES, _CHANNELS = 8, 4, 32
 # Entries that a GPU is done with before the host has asked for more; rows side by side in a product with so few; and how long
 # the longest may be, with so few and with more.
 _FEW, _ROWS, _LONG, _LONG_OF_MANY = 1 << 18, 16, 1024, 256
-# Of numbers in 32 bits.
-_LARGEST = 2**31 - 1
 # Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. With more
 # of them at a node, on average, or many entries, it is faster to sort.
 _OWN, _CHUNK, _LISTED = 64, 8, 100
@@ -63,7 +61,8 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
     rows, channels, few = rowptr.numel() - 1, x.size(1), col.numel() <= _FEW
     if longest is None or longest > (_LONG if few else _LONG_OF_MANY) or not (rows and channels):
         return reference.spmm(rowptr, col, weight, x)
-    if x.numel() > _LARGEST:
+    if x.numel() >= 2**31:
+        # Places in it are counted in the type of columns.
         col = col.long()
     out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 32 if few else 64)
     # Many rows leave no part of a GPU idle, however little a program does.
@@ -88,7 +87,7 @@ def insert_pairs(
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
     many = entries > _FEW or 2 * pairs > _LISTED * nodes
-    if not pairs or many or placed > _LARGEST or weight.requires_grad or flip.requires_grad:
+    if not pairs or many or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
     u, v = u.contiguous(), v.contiguous()
     count = torch.zeros(nodes, dtype=torch.int32, device=col.device)
