@@ -74,23 +74,29 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
     b, h = torch.randn(2, n, 10 * channels, device=device, generator=generator)
     node = torch.randn(n, device=device, generator=generator)
     values = torch.randn(len(block), device=device, generator=generator)
-    flipped = sample_block(n, flips, generator=generator).pairs
-    flip = torch.rand(len(flipped), device=device, generator=generator)
     total, room = boxes(budget_of(graph, flips // 4), n, len(block), device)
     thresholds = torch.linspace(0, 1, 64, dtype=torch.float64, device=device)
     limit = torch.full((1,), flips / 4, dtype=torch.float64, device=device)
     matrix = (pattern.rowptr, pattern.col)
-    of_block, of_flips = f"{name}, {len(block):,} pairs", f"{name}, {len(flipped):,} flips"
+    of_block = f"{name}, {len(block):,} pairs"
     entries = f"{name}, {pattern.col.numel():,} entries"
 
-    yield Case("spmm", f"{entries}, {channels} channels", lambda to: to.spmm(*matrix, graph.weight, x, pattern.longest))
+    yield Case(
+        "spmm",
+        f"{entries}, {channels} channels",
+        lambda to: to.spmm(*pattern.indices, graph.weight, x, pattern.longest),
+    )
     yield Case(
         *("normalize", entries),
         lambda to: to.normalize(*matrix, graph.weight, pattern.diagonal, self_loops=True, longest=pattern.longest),
     )
+    # The first steps of an attack have many times as many.
+    for size in (flips, 8 * flips, 100 * flips):
+        yield insertion(name, graph, min(size, pairs // 2), generator)
+    calls = [list(torch.randn(10, n, channels, device=device, generator=generator)) for _ in range(4)]
     yield Case(
-        *("insert_pairs", of_flips),
-        lambda to: to.insert_pairs(*matrix, pattern.key, graph.weight, pattern.diagonal, flipped.u, flipped.v, flip),
+        *("normalized_terms", f"{name}, 10 calls, {channels} channels"),
+        lambda to: to.normalized_terms(*calls, node),
     )
     yield Case(
         *("pair_scores", f"{of_block}, {10 * channels} channels"),
@@ -113,6 +119,16 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
         return kept[0] * (kept[1] > 0), kept[1]
 
     yield Case("compact", of_block, compacted)
+
+
+def insertion(name: str, graph: Adjacency, flips: int, generator: torch.Generator) -> Case:
+    """So many pairs put into a matrix."""
+    pattern, pairs = graph.pattern, sample_block(graph.num_nodes, flips, generator=generator).pairs
+    flip = torch.rand(len(pairs), device=generator.device, generator=generator)
+    matrix = (pattern.rowptr, pattern.col, pattern.key, graph.weight, pattern.diagonal)
+    return Case(
+        *("insert_pairs", f"{name}, {len(pairs):,} flips"), lambda to: to.insert_pairs(*matrix, pairs.u, pairs.v, flip)
+    )
 
 
 def budget_of(graph: Adjacency, total: int) -> ep.Budget:
