@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
@@ -15,14 +16,15 @@ from edgeproof.experiments.store import Store
 _GUESS = {"training": 300.0, "clean": 1.0, "smoothing": 200.0, "filter": 10.0, "diffusion": 1.0}
 _GUESS_ATTACK = 60.0
 
-Likeness = tuple[str, str, str, str]
+# What is done, against which attack, on which graph, with which model: what comes first has most to do with the time.
+Likeness = tuple[str, ...]
 
 
 class Times:
     """How long what is in a store took.
 
     Args:
-        store: the store.
+        store: the store. Where it has nothing of the model, other models on that graph count, and then other graphs.
         device: only what was computed on such a device, ``"cpu"`` or ``"cuda"``, counts.
     """
 
@@ -30,7 +32,9 @@ class Times:
         self._took: dict[Likeness, list[float]] = defaultdict(list)
         for record in store.records():
             if record.environment.get("device", "").startswith(device):
-                self._took[_likeness(record.identity)].append(record.seconds)
+                likeness = _likeness(record.identity)
+                for known in range(2, len(likeness) + 1):
+                    self._took[likeness[:known]].append(record.seconds)
 
     def estimate(self, jobs: Iterable[Job]) -> tuple[float, int]:
         """Seconds of work, one job after the other; and how many jobs' trainings have a precedent on such a device."""
@@ -38,20 +42,21 @@ class Times:
         for job in jobs:
             parts: list[Recipe | Measure] = [job.recipe, *job.measures]
             for part in parts:
-                kind = "training" if isinstance(part, Recipe) else part.kind
-                alike = self._took.get((kind, job.recipe.row.dataset, job.recipe.row.model, _against(kind, job.recipe)))
-                total += statistics.mean(alike) if alike else _GUESS.get(kind, _GUESS_ATTACK)
-                known += bool(alike) and isinstance(part, Recipe)
+                likeness = _likeness(part.identity)
+                total += self._expected(likeness)
+                known += likeness in self._took and isinstance(part, Recipe)
         return total, known
 
+    def _expected(self, likeness: Likeness) -> float:
+        """Seconds, from what is most alike."""
+        for known in range(len(likeness), 1, -1):
+            if likeness[:known] in self._took:
+                return statistics.mean(self._took[likeness[:known]])
+        return _GUESS.get(likeness[0], _GUESS_ATTACK)
 
-def _against(kind: str, recipe: Recipe) -> str:
-    return str(recipe.attack and repr(recipe.attack)) if kind == "training" else ""
 
-
-def _likeness(identity: dict[str, object]) -> Likeness:
-    """What has most to do with how long it takes: the graph, the model, what is done, and against which attack."""
+def _likeness(identity: dict[str, Any]) -> Likeness:
     kind = str(identity["kind"])
     training = identity if kind == "training" else identity["training"]
-    assert isinstance(training, dict)
-    return kind, str(training["dataset"]), str(training["model"]), str(training["attack"]) if kind == "training" else ""
+    against = str(training["attack"]) if kind == "training" else ""
+    return kind, against, str(training["dataset"]), str(training["model"])

@@ -1,0 +1,54 @@
+"""How long things are said to take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgeproof.experiments import Record, Store
+from edgeproof.experiments.estimate import Times
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import Row
+from edgeproof.experiments.plan import Job
+from edgeproof.experiments.recipe import Recipe
+
+GCN = Recipe(Row("inductive", "citeseer", "GCN", True, "LRBCD", 0.2), 0)
+GAT = Recipe(Row("inductive", "citeseer", "GAT", True, "LRBCD", 0.2), 0)
+CORA = Recipe(Row("inductive", "cora", "GCN", True, "LRBCD", 0.2), 0)
+REGULAR = Recipe(Row("inductive", "citeseer", "GCN", False, None, None), 0)
+
+
+def took(store: Store, part: Recipe | Measure, seconds: float, device: str = "cpu (some)") -> None:
+    if isinstance(part, Recipe):
+        values: dict[str, Any] = {"best_epoch": 1, "epochs": 1}
+    else:
+        values = {"accuracy": [[epsilon, 0.5] for epsilon in part.identity.get("epsilons", [0.0])]}
+    store.put(Record(part.identity, values, "a command", {"device": device}, seconds, {}))
+
+
+def expected(store: Store, recipe: Recipe, *kinds: str) -> tuple[float, int]:
+    return Times(store, "cpu").estimate([Job(recipe, tuple(Measure(recipe, kind) for kind in kinds))])
+
+
+def test_what_is_most_alike_counts(store: Store) -> None:
+    took(store, CORA, 70.0)
+    assert expected(store, GCN) == (70.0, 0)
+    took(store, GAT, 50.0)
+    assert expected(store, GCN) == (50.0, 0)
+    took(store, GCN, 10.0)
+    took(store, Recipe(GCN.row, 1), 20.0)
+    assert expected(store, GCN) == (15.0, 1)
+    # Of training against an attack nothing follows for one without.
+    assert expected(store, REGULAR)[0] not in (10.0, 15.0, 50.0, 70.0)
+
+
+def test_every_measurement_counts(store: Store) -> None:
+    took(store, GCN, 10.0)
+    took(store, Measure(GCN, "LRBCD"), 3.0)
+    took(store, Measure(REGULAR, "clean"), 0.5)
+    assert expected(store, GCN, "LRBCD", "clean") == (13.5, 1)
+
+
+def test_other_devices_do_not_count(store: Store) -> None:
+    nothing = expected(store, GCN)
+    took(store, GCN, 1.0, "cuda (some)")
+    assert expected(store, GCN) == nothing
