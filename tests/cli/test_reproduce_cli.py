@@ -55,6 +55,28 @@ def test_a_table_in_every_form(store: Store) -> None:
         run("reproduce", "main", *options, "--format", "pdf")
 
 
+def test_a_table_of_one_model_has_a_line_for_each_attack(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for measure in measures([find("perfect-citeseer")]):
+        if measure.kind in ("clean", "DICE"):
+            epsilons = measure.epsilons if measure.kind == "DICE" else (0.0,)
+            values = {"accuracy": [[epsilon, 1 - epsilon / 2] for epsilon in epsilons]}
+            store.put(Record(measure.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
+    shown = run("reproduce", "perfect-citeseer", "--show", "--store", str(tmp_path))
+    (titles,) = (line for line in shown.splitlines() if "100%" in line)
+    assert titles.replace("┃", " ").split() == [
+        *("graph", "model", "training", "attack"),
+        *("0%", "1%", "5%", "10%", "25%", "50%", "100%"),
+    ]
+    lines = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    assert [line[3].strip() for line in lines if line[4].strip() == "paper"] == [
+        *("PGD", "DICE", "FGSM", "GreedyRBCD", "PRBCD"),
+    ]
+    (dice,) = (number for number, line in enumerate(lines) if line[3].strip() == "DICE")
+    ours = [cell.strip().split(" ")[0] for cell in lines[dice + 2][5:]]
+    assert ours == ["100.0", "99.5", "97.5", "95.0", "87.5", "75.0", "50.0"]
+
+
 def test_the_summary(store: Store) -> None:
     shown = run("reproduce", "--summary", "--store", str(store.root))
     # Whole names, one line each, however wide the terminal is not.

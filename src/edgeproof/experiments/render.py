@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rich.table import Table as RichTable
 
 from edgeproof.experiments.compare import Cell, Comparison
 from edgeproof.experiments.paper import Column, Row, training_of
+from edgeproof.experiments.tables import Table
 
 PROTOCOLS = ("as_released", "strict")
 _COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim", "not compared": "none"}
 _FORMATS = ("csv", "latex", "markdown")
+Place = tuple[Row, Column]
 
 
 def title_of(column: Column) -> str:
@@ -30,26 +32,65 @@ def title_of(column: Column) -> str:
     return f"{column.attack} {column.epsilon:g}"
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Where the cells of a table go.
+
+    Args:
+        names: titles of what names a line.
+        columns: titles of the columns with cells.
+        lines: the names of each, and its cells.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    lines: Sequence[tuple[tuple[str, ...], Sequence[Place]]]
+
+
 def in_terminal(comparison: Comparison) -> RichTable:
     """A line for the paper and one for each protocol, coloured by whether ours is within two standard errors."""
-    table, columns = comparison.table, comparison.table.columns
+    table = comparison.table
+    layout = _attack_by_attack(table) if len(table.rows) == 1 else _row_by_row(table)
     shown = RichTable(title=f"{table.label}: {table.title}{', fast' if comparison.fast else ''}")
-    for title in ("graph", "model", "training", ""):
+    for title in (*layout.names, ""):
         shown.add_column(title)
-    for column in columns:
-        shown.add_column(title_of(column), justify="right")
-    cells: dict[tuple[Row, Column], list[Cell]] = {}
+    for title in layout.columns:
+        shown.add_column(title, justify="right")
+    cells: dict[Place, list[Cell]] = {}
     for cell in comparison.cells:
         cells.setdefault((cell.paper.row, cell.paper.column), []).append(cell)
-    for row in table.rows:
-        names = (row.dataset, row.model, training_of(row))
-        here = [cells.get((row, column), []) for column in columns]
+    for names, places in layout.lines:
+        here = [cells.get(place, []) for place in places]
         # Some tables print a clean accuracy beside every attack, not always the same one.
         shown.add_row(*names, "paper", *(" / ".join(dict.fromkeys(map(_printed, one))) for one in here))
         for protocol in PROTOCOLS:
             marked = (_marked(one[0], protocol) if one else "" for one in here)
-            shown.add_row("", "", "", protocol.replace("_", " "), *marked, end_section=protocol == PROTOCOLS[-1])
+            nothing = ("",) * len(names)
+            shown.add_row(*nothing, protocol.replace("_", " "), *marked, end_section=protocol == PROTOCOLS[-1])
     return shown
+
+
+def _row_by_row(table: Table) -> _Layout:
+    """A line for each way of training."""
+    lines = [
+        ((row.dataset, row.model, training_of(row)), [(row, column) for column in table.columns]) for row in table.rows
+    ]
+    return _Layout(("graph", "model", "training"), tuple(map(title_of, table.columns)), lines)
+
+
+def _attack_by_attack(table: Table) -> _Layout:
+    """A line for each attack on the table's one model: as the paper has it, and all budgets fit beside each other."""
+    (row,) = table.rows
+    budgets = sorted({column.epsilon for column in table.columns})
+    attacks = dict.fromkeys(column.attack for column in table.columns if column.attack != "clean")
+    lines = [
+        (
+            (row.dataset, row.model, training_of(row), attack),
+            [(row, Column(attack, budget) if budget else Column("clean")) for budget in budgets],
+        )
+        for attack in attacks
+    ]
+    return _Layout(("graph", "model", "training", "attack"), tuple(f"{budget:.0%}" for budget in budgets), lines)
 
 
 def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
