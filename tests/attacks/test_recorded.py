@@ -124,12 +124,13 @@ def test_where_pairs_stay_it_does_what_plain_steps_do(
     assert float(accuracy) == pytest.approx(bests[0].accuracy)
 
 
-@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize(("greedy", "filled"), [(True, False), (False, False), (False, True)])
 def test_where_pairs_are_drawn_a_step_is_a_plain_step_on_what_was_drawn(
-    data: Data, greedy: bool, monkeypatch: pytest.MonkeyPatch
+    data: Data, greedy: bool, filled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if DEVICE.type == "cuda":
         pytest.skip("looks at what a replay does not show")
+    monkeypatch.setattr(recorded, "EARLY", 8 if filled else 7)
     target, budget, steps = target_of(data), budget_of(data, greedy), steps_of(8, 2000, greedy)
     block = sample_block(120, 2000, generator=generator(), nodes=budget.usable)
     drawn, draw = [], RecordedAscent._drawn
@@ -142,6 +143,7 @@ def test_where_pairs_are_drawn_a_step_is_a_plain_step_on_what_was_drawn(
 
     monkeypatch.setattr(RecordedAscent, "_drawn", spy)
     recording = made(target, block, steps)
+    assert (recording.filled is not None) == filled
     found = replayed(recording, block, budget, steps)
     assert found is not None
     blocks = [one for one, _ in drawn] + [found]
@@ -290,7 +292,7 @@ def test_what_is_found_does_not_depend_on_what_was_found_before(
         for budget in budgets:
             flips = attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore))
         found.append(flips)
-    (recording,) = (one for (*_, draws, _, _, _), one in target.recordings.items() if draws)
+    (recording,) = (one for (*_, draws, _, _, _, _), one in target.recordings.items() if draws)
     assert max(recording.capacity) > 16
     assert torch.equal(found[0], found[1])
 

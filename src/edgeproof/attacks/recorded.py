@@ -20,7 +20,7 @@ from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
-from edgeproof.propagation.adjacency import Filled
+from edgeproof.propagation.adjacency import Filled, FilledAt
 from edgeproof.propagation.captured import record
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Bilinear, Scores
@@ -30,8 +30,10 @@ from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 _LOOK_EVERY = 32
 # If at least one in so many entries of the adjacency matrix is asked for, a table of all scores is made faster than theirs.
 _TABLE = 16
-# In steps over all pairs of a graph of no more nodes than this, the adjacency matrix is dense.
+# Of a graph of no more nodes than this, the adjacency matrix may be dense.
 _DENSE = 4096
+# So many steps after the first, and fewer, there still are very many flips.
+EARLY = 32
 
 
 class RecordedAscent:
@@ -44,7 +46,7 @@ class RecordedAscent:
         block: of a kind with those that it will be run on: from the same nodes, and if ``size`` is none, of the same pairs.
         steps: of a kind with those that it will make; only their number and learning rate may differ.
         keep_best: whether to remember the block of lowest accuracy.
-        capacity: most pairs of non-zero weight; where the matrix is dense, any number will do. If it is half of
+        capacity: most pairs of non-zero weight; where all pairs stay, any number will do. If it is half of
             ``steps.size``, the largest are kept where there are more: as many as plain steps keep of a block that is drawn
             anew.
     """
@@ -82,7 +84,10 @@ class RecordedAscent:
         self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
-        self.filled = Filled(self.engine.adjacency, *block.pairs.both) if is_dense(target, block, steps) else None
+        self.filled: Filled | FilledAt | None = None
+        if is_dense(target, block, steps):
+            graph = self.engine.adjacency
+            self.filled = FilledAt(graph, *block.pairs.both) if size is None else Filled(graph)
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())
@@ -186,9 +191,11 @@ class RecordedAscent:
 
     def _run(self) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """Loss, logits and the terms of the gradient at the weights so far."""
-        if self.filled is not None:
+        if isinstance(self.filled, FilledAt):
             return self.engine.run_over(self.filled.perturbed(self.flip))
         flipped = self._pairs(torch.where(self.weight > 0, self.number, self.idle)).both
+        if self.filled is not None:
+            return self.engine.run_over(self.filled.perturbed(flipped, self.weight))
         return self.engine.run_on_tape(flipped, self.weight)
 
     def _scored(self, score: Scores, pairs: Pairs) -> Tensor:
@@ -196,7 +203,7 @@ class RecordedAscent:
 
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
-        if self.filled is not None:
+        if isinstance(self.filled, FilledAt):
             return
         if not flip.numel():
             self.weight.zero_()
@@ -255,11 +262,17 @@ class RecordedAscent:
 def is_dense(target: Target, block: Block, steps: Steps) -> bool:
     """Whether such steps are made over a dense matrix, whatever room there is for flips.
 
-    Where the weights of all pairs move at once, and nothing but their sum is limited, most of them are soon not 0. Not where
-    neighbours are attended to: that takes far longer for a place than a product does.
+    Where nothing but the sum of the weights is limited, and those of all pairs move at once, most of them are soon not 0; where
+    those of many do, in the first steps. Not where neighbours are attended to: that takes far longer for a place than a
+    product does.
     """
-    all_pairs = block.nodes is None and block.number.numel() == num_pairs(block.num_nodes)
-    if steps.greedy or steps.draws(block.number.numel()) or not all_pairs or target.num_nodes > _DENSE:
+    total = num_pairs(block.num_nodes)
+    if steps.draws(total):
+        assert steps.size is not None
+        many = steps.count <= EARLY and steps.size * _TABLE >= target.num_nodes**2
+    else:
+        many = block.nodes is None and block.number.numel() == total
+    if steps.greedy or not many or target.num_nodes > _DENSE:
         return False
     scores = target.engine(steps.loss)().scores
     return all(isinstance(score, Bilinear) for score in scores)

@@ -12,7 +12,7 @@ import torch
 
 from edgeproof._tensors import fingerprint
 from edgeproof.attacks.blocks import Block
-from edgeproof.attacks.recorded import RecordedAscent, is_dense
+from edgeproof.attacks.recorded import EARLY, RecordedAscent, is_dense
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch
@@ -135,11 +135,11 @@ def recording_of(target: Target, block: Block, steps: Steps, *, keep_best: bool)
         return None
     nodes = None if block.nodes is None else fingerprint([block.nodes])
     size = steps.size if draws and steps.size is not None else block.number.numel()
-    kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best)
+    kind = (steps.loss, steps.greedy, size, draws, steps.keep_block, nodes, keep_best, steps.count <= EARLY)
     known = target.recordings.get(kind)
     if known is None:
-        # Half a block is the most that is kept of it when it is drawn anew; a dense matrix has room for all.
-        most = 1 if is_dense(target, block, steps) else size // 2 if draws else size
+        # Half a block is the most that is kept of it when it is drawn anew; a dense matrix of pairs that stay has room for all.
+        most = size // 2 if draws else 1 if is_dense(target, block, steps) else size
         known = Recording(keep_best, _PARTS if again else (1,), most)
         if again:
             target.recordings[kind] = known

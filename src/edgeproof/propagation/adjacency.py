@@ -259,7 +259,36 @@ class Adjacency:
 
 
 class Filled:
-    """:meth:`Adjacency.perturbed` of always the same pairs, very many of them: a dense matrix, in which nothing is merged.
+    """A small graph as a dense matrix, in which very many flips need not be merged.
+
+    Args:
+        adjacency: the plain adjacency matrix of an undirected graph.
+    """
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        n, device = adjacency.num_nodes, adjacency.weight.device
+        nodes = torch.arange(n, device=device)
+        rowptr = torch.arange(n + 1, device=device) * n
+        self.pattern = Pattern(rowptr, nodes.repeat(n), nodes * (n + 1), n, complete=True)
+        self.known = adjacency.dense().view(-1)
+
+    def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:
+        """As :meth:`Adjacency.perturbed`; pairs of weight 0 may come several times."""
+        place = self.places(*pairs)
+        weight = self.known.scatter_add(0, place, (1 - 2 * self.known[place]) * flip.repeat(2))
+        return self.with_weight(weight)
+
+    def places(self, u: Tensor, v: Tensor) -> Tensor:
+        """Where pairs stand in the matrix: in one direction, and then in the other."""
+        n = self.pattern.num_nodes
+        return torch.cat([u * n + v, v * n + u])
+
+    def with_weight(self, weight: Tensor) -> Adjacency:
+        return Adjacency(self.pattern, weight, symmetric=True, rule=Plain())
+
+
+class FilledAt:
+    """:class:`Filled`, flipped always at the same pairs.
 
     Args:
         adjacency: the plain adjacency matrix of an undirected graph.
@@ -268,22 +297,19 @@ class Filled:
     """
 
     def __init__(self, adjacency: Adjacency, u: Tensor, v: Tensor) -> None:
-        n, device = adjacency.num_nodes, adjacency.weight.device
-        nodes = torch.arange(n, device=device)
-        rowptr = torch.arange(n + 1, device=device) * n
-        self.pattern = Pattern(rowptr, nodes.repeat(n), nodes * (n + 1), n, complete=True)
-        both = torch.cat([u * n + v, v * n + u])
-        self.known = adjacency.dense().view(-1)
+        self.filled = Filled(adjacency)
+        known, both = self.filled.known, self.filled.places(u, v)
         # Which pair is flipped at each place, and in which direction; the first in none where there is no pair.
-        self.pair = torch.zeros(n * n, dtype=torch.int32, device=device)
-        self.pair[both] = torch.arange(u.numel(), dtype=torch.int32, device=device).repeat(2)
-        self.sign = torch.zeros_like(self.known)
-        self.sign[both] = 1 - 2 * self.known[both]
+        self.pair = torch.zeros_like(known, dtype=torch.int32)
+        self.pair[both] = torch.arange(u.numel(), dtype=torch.int32, device=known.device).repeat(2)
+        self.sign = torch.zeros_like(known)
+        self.sign[both] = 1 - 2 * known[both]
 
     def perturbed(self, flip: Tensor) -> Adjacency:
         """The graph with each pair flipped by so much."""
-        weight = torch.addcmul(self.known, self.sign, flip.index_select(0, self.pair))
-        return Adjacency(self.pattern, weight, symmetric=True, rule=Plain())
+        return self.filled.with_weight(
+            torch.addcmul(self.filled.known, self.sign, flip.index_select(0, self.pair)),
+        )
 
 
 def as_adjacency(
