@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -196,35 +195,6 @@ def test_what_needs_a_gradient_keeps_it() -> None:
         needs.requires_grad_(False)
     normalized, _ = triton_gpu.normalize(rowptr, col, weight.requires_grad_(), diagonal, self_loops=True, longest=9)
     assert normalized.requires_grad
-
-
-def test_strides_do_not_matter() -> None:
-    graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
-    rowptr, col, key, weight, diagonal = (tensor.to(DEVICE) for tensor in arguments(graph))
-    pairs = torch.tensor([[0, 2], [1, 3], [4, 5]], device=DEVICE)
-    flip = torch.rand(3, 2, dtype=torch.float64, device=DEVICE)[:, 1]
-    strided = torch.stack([weight, weight], dim=1)[:, 0]
-    plain = reference.insert_pairs(rowptr, col, key, weight, diagonal, pairs[:, 0], pairs[:, 1], flip)
-    for mine, other in zip(
-        triton_gpu.insert_pairs(rowptr, col, key, strided, diagonal, pairs[:, 0], pairs[:, 1], flip), plain, strict=True
-    ):
-        torch.testing.assert_close(mine, other)
-    loops: Any = {"self_loops": True, "longest": 9}
-    torch.testing.assert_close(
-        triton_gpu.normalize(rowptr, col, strided, diagonal, **loops),
-        reference.normalize(rowptr, col, weight, diagonal, **loops),
-    )
-    table, node = (
-        torch.rand(6, 6, dtype=torch.float64, device=DEVICE).T,
-        torch.rand(6, 2, dtype=torch.float64, device=DEVICE),
-    )
-    inputs = (table, node[:, 0], pairs[:, 0], pairs[:, 1])
-    torch.testing.assert_close(triton_gpu.table_at(*inputs), reference.table_at(*inputs))
-    there, number = torch.ones(3, 2, dtype=torch.bool, device=DEVICE)[:, 0], pairs[:, 1]
-    kept = torch.zeros(3, dtype=torch.long, device=DEVICE), torch.zeros(3, dtype=torch.float64, device=DEVICE)
-    triton_gpu.compact(there, number, flip, *kept)
-    assert torch.equal(kept[0], number)
-    assert torch.equal(kept[1], flip)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

@@ -19,7 +19,9 @@ from edgeproof.propagation.kernels import _plain_projections as projections
 from edgeproof.propagation.kernels import reference
 
 name = "numba"
-summary = "compiled loops for gathered dot products and medians; CPU; float32 and float64"
+summary = (
+    "compiled loops for gathered dot products, medians, projections and numbers of pairs; CPU; float32 and float64"
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -182,8 +184,8 @@ def _merge(few: Array, many: Array, merged: Array, place: Array) -> int:
 def _gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> None:
     for e in numba.prange(left.size):
         i, j = left[e], right[e]
-        total = a[i, 0] * b[j, 0]
-        for c in range(1, a.shape[1]):
+        total = a.dtype.type(0)
+        for c in range(a.shape[1]):
             total += a[i, c] * b[j, c]
         out[e] = total
 

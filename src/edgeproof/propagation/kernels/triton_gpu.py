@@ -20,7 +20,8 @@ except ImportError:
 
 name = "triton"
 summary = (
-    "gathered dot products, graphs with flips and the search over all pairs; CUDA; float32 (but for the search float64)"
+    "gathered dot products, graphs with flips, projections, numbers of pairs and the search over all of them; CUDA; float32 "
+    "(but for the search float64)"
 )
 
 merge = reference.merge
@@ -64,6 +65,7 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
     if x.numel() >= 2**31:
         # Places in it are counted in the type of columns.
         col = col.long()
+    rowptr, col, weight, x = _gapless(rowptr, col, weight, x)
     out, width = x.new_empty(rows, channels), min(triton.next_power_of_2(channels), 32 if few else 64)
     # Many rows leave no part of a GPU idle, however little a program does.
     sizes = (
@@ -72,7 +74,7 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
         else {"ROWS": 256 // width, "ENTRIES": 8, "num_warps": 1}
     )
     programs.spmm[(triton.cdiv(rows, sizes["ROWS"]), triton.cdiv(channels, width))](
-        rowptr, col, weight, x.contiguous(), out, rows, channels, CHANNELS=width, **sizes
+        rowptr, col, weight, x, out, rows, channels, CHANNELS=width, **sizes
     )
     return out
 
@@ -89,18 +91,20 @@ def insert_pairs(
     many = entries > _FEW or 2 * pairs > _LISTED * nodes
     if not pairs or many or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
-    u, v = u.contiguous(), v.contiguous()
+    before = _gapless(rowptr, col, key, weight, diagonal, u, v, flip)
+    *_, u, v, _ = before
     count = torch.zeros(nodes, dtype=torch.int32, device=col.device)
     begin = count.new_zeros(nodes + 1)
     sender, place = count.new_empty(2 * pairs), count.new_empty(2 * pairs)
     graphs.count_ends[(triton.cdiv(pairs, 256),)](u, v, count, pairs, PART=256)
     torch.cumsum(count, dim=0, dtype=torch.int32, out=begin[1:])
     graphs.list_ends[(triton.cdiv(2 * pairs, 256),)](u, v, count, begin, sender, place, pairs, PART=256)
-    new_rowptr, new_diagonal = torch.empty_like(rowptr), torch.empty_like(diagonal)
+    new_rowptr, new_diagonal = rowptr.new_empty(nodes + 1), diagonal.new_empty(nodes)
     new_col, new_weight = col.new_empty(entries + 2 * pairs), weight.new_empty(entries + 2 * pairs)
-    before = (rowptr, col, key, weight.contiguous(), diagonal, u, v, flip.contiguous(), begin, sender, place)
-    after = (new_rowptr, new_col, new_weight, new_diagonal)
-    graphs.insert_pairs[(triton.cdiv(placed, _OWN),)](*before, *after, nodes, entries, pairs, OWN=_OWN, CHUNK=_CHUNK)
+    after, sizes = (new_rowptr, new_col, new_weight, new_diagonal), (nodes, entries, pairs)
+    graphs.insert_pairs[(triton.cdiv(placed, _OWN),)](
+        *before, begin, sender, place, *after, *sizes, OWN=_OWN, CHUNK=_CHUNK
+    )
     return after
 
 
@@ -111,7 +115,7 @@ def normalize(
     rows = diagonal.numel()
     if longest is None or longest > _LONG or weight.requires_grad or not rows:
         return reference.normalize(rowptr, col, weight, diagonal, self_loops=self_loops)
-    weight = weight.contiguous()
+    rowptr, col, weight, diagonal = _gapless(rowptr, col, weight, diagonal)
     scale, out, grid = weight.new_empty(rows), torch.empty_like(weight), (triton.cdiv(rows, _ROWS),)
     graphs.inverse_roots[grid](rowptr, weight, scale, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
     graphs.scaled[grid](rowptr, col, weight, diagonal, scale, out, rows, SELF_LOOPS=self_loops, ROWS=_ROWS, ENTRIES=16)
@@ -122,11 +126,11 @@ def normalized_terms(
     b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.normalized_terms`; what a call left is read once."""
-    rows, widths = scale.numel(), [part.size(1) for part in b]
+    rows, widths, scale = scale.numel(), [part.size(1) for part in b], scale.contiguous()
     joined_b, joined_h = scale.new_empty(rows, sum(widths)), scale.new_empty(rows, sum(widths))
     blame, start = torch.zeros_like(scale), 0
     for call, width in enumerate(widths):
-        parts = [one[call].contiguous() for one in (b, h, out, grad_x)]
+        parts = _gapless(b[call], h[call], out[call], grad_x[call])
         places = (joined_b[:, start:], joined_h[:, start:], blame)
         if rows and width:
             size = min(triton.next_power_of_2(width), 64)
@@ -142,8 +146,7 @@ def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
     out = table.new_empty(u.numel())
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        inputs = (table.contiguous(), node.contiguous(), u.contiguous(), v.contiguous())
-        graphs.table_at[grid](*inputs, out, out.numel(), table.size(1), PART=1024)
+        graphs.table_at[grid](*_gapless(table, node, u, v), out, out.numel(), table.size(1), PART=1024)
     return out
 
 
@@ -152,8 +155,8 @@ def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, ke
     up_to = there.cumsum(0, dtype=torch.int32)
     kept_flip.zero_()
     grid = (triton.cdiv(flip.numel(), 1024),)
-    buffers = (there.contiguous(), up_to, number.contiguous(), flip.contiguous(), kept_number, kept_flip)
-    graphs.compact[grid](*buffers, flip.numel(), kept_flip.numel(), PART=1024)
+    items = _gapless(there, up_to, number, flip)
+    graphs.compact[grid](*items, kept_number, kept_flip, flip.numel(), kept_flip.numel(), PART=1024)
     return up_to[-1]
 
 
@@ -163,7 +166,7 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     if out.numel():
         sizes = _sizes(a.size(1))
         programs.gathered_dot[(triton.cdiv(out.numel(), sizes["PAIRS"]),)](
-            a.contiguous(), b.contiguous(), left, right, out, out.numel(), a.size(1), **sizes
+            *_gapless(a, b, left, right), out, out.numel(), a.size(1), **sizes
         )
     return out
 
@@ -174,7 +177,7 @@ def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Ten
     if out.numel():
         sizes = _sizes(b.size(1))
         programs.pair_scores[(triton.cdiv(out.numel(), sizes["PAIRS"]),)](
-            b.contiguous(), h.contiguous(), node, u, v, out, out.numel(), b.size(1), **sizes
+            *_gapless(b, h, node, u, v), out, out.numel(), b.size(1), **sizes
         )
     return out
 
@@ -195,7 +198,7 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
     programs.pairs_above[(tiles * tiles,)](
         left,
         right,
-        node,
+        node.contiguous(),
         b.norm(dim=1),
         h.norm(dim=1),
         threshold,
@@ -220,6 +223,7 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    number = number.contiguous()
     u, v = torch.empty_like(number), torch.empty_like(number)
     if number.numel():
         grid = (triton.cdiv(number.numel(), 1024),)
@@ -229,6 +233,7 @@ def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.narrow`; parts are added up in a fixed order."""
+    values, thresholds = _gapless(values, thresholds)
     parts, count = triton.cdiv(values.numel(), _PART), thresholds.numel()
     sums = torch.empty(parts, count, dtype=torch.float64, device=values.device)
     programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=128, THRESHOLDS=count)
@@ -239,10 +244,11 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
 
 def lowered(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.lowered`."""
-    values, out = values.contiguous(), torch.empty_like(values, memory_format=torch.contiguous_format)
+    values, ends = _gapless(values, ends)
+    out = torch.empty_like(values)
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        programs.lowered[grid](values, ends.contiguous(), budget, largest, out, out.numel(), LARGE=large, PART=1024)
+        programs.lowered[grid](values, ends, budget, largest, out, out.numel(), LARGE=large, PART=1024)
     return out
 
 
@@ -250,7 +256,7 @@ def take_largest(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
 ) -> tuple[Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.take_largest`: all are sorted, then one program goes through a row."""
-    p, u, v = p.contiguous(), u.contiguous(), v.contiguous()
+    p, u, v = _gapless(p, u, v)
     rows, count = p.shape
     value, position = p.sort(dim=1, descending=True, stable=True)
     finite = torch.empty(rows, dtype=torch.bool, device=p.device)
@@ -262,7 +268,12 @@ def take_largest(
     return taken, finite.all()
 
 
+def _gapless(*tensors: Tensor) -> list[Tensor]:
+    """Tensors as programs read them, which know of no strides."""
+    return [tensor.contiguous() for tensor in tensors]
+
+
 def _sizes(channels: int) -> dict[str, int]:
     """Pairs and channels per program."""
-    width = min(triton.next_power_of_2(channels), 32 if channels < 128 else 64)
+    width = min(triton.next_power_of_2(max(1, channels)), 32 if channels < 128 else 64)
     return {"PAIRS": 8, "CHANNELS": width}
