@@ -83,6 +83,11 @@ def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
 _LOSSES: dict[str, Loss] = {"tanh_margin": tanh_margin, "cross_entropy": cross_entropy, "log_margin": log_margin}
 
 
+def is_known(loss: Loss) -> bool:
+    """Whether it is one of these, which take labels for classes."""
+    return loss in _LOSSES.values()
+
+
 def get(name: str) -> Loss:
     """A loss by name: ``tanh_margin``, ``cross_entropy`` or ``log_margin``."""
     return look_up("loss", name, _LOSSES)

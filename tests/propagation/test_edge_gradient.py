@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric
@@ -346,8 +348,83 @@ def test_clear_errors_before_any_work(double: Data) -> None:
         EdgeGradientEngine(ep.models.GCN(5, 3).double(), double, nodes, backend="numbra")
     broken = ep.models.GCN(5, 3).double()
     broken.weights[0].data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="expected finite logits from GCN, got NaN or Inf on the clean graph"):
+        EdgeGradientEngine(broken, double, nodes)
+    broken.weights[0].data.fill_(0.1)
+    engine = EdgeGradientEngine(broken, double, nodes)
+    assert engine.path == "propagate", "a model is not blamed for what it was"
+    broken.weights[0].data.fill_(torch.nan)
+    engine.refresh()
     with pytest.raises(ValueError, match="finite loss to search by, got nan"):
-        EdgeGradientEngine(broken, double, nodes, path="propagate")().top(3)
+        engine().top(3)
+    for labels in (torch.full((7,), 3), torch.tensor([0, 1, 2, 0, 1, 2, 9])):
+        with pytest.raises(ValueError, match=r"labels between 0 and 2, the model's classes, got [39]"):
+            EdgeGradientEngine(ep.models.GCN(5, 3).double(), double, nodes, labels=labels)
+    with pytest.raises(ValueError, match=r"expected one int64 label per node, shape \[7\], got torch.float32 of shape"):
+        EdgeGradientEngine(ep.models.GCN(5, 3).double(), double, nodes, labels=torch.zeros(7))
+
+
+class Says(nn.Module):
+    """Whatever it is told to."""
+
+    def __init__(self, said: object) -> None:
+        super().__init__()
+        self.said = said
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> object:
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (None, "got NoneType"),
+        (torch.zeros(7), r"got torch.float32 of shape \[7\]"),
+        (torch.zeros(6, 3), r"got torch.float32 of shape \[6, 3\]"),
+    ],
+)
+def test_answers_that_are_no_logits_are_named(said: object, found: str, double: Data) -> None:
+    with pytest.raises(ValueError, match=rf"expected logits of shape \[7, classes\] from Says, {found}"):
+        EdgeGradientEngine(Says(said), double, torch.arange(7))
+
+
+@pytest.mark.parametrize("name", ["GCN", "PyG LEConv"])
+def test_a_loss_has_to_be_one_number(name: str, double: Data) -> None:
+    for loss in (lambda logits, labels: logits.sum(dim=1), lambda logits, labels: 1.0):
+        with pytest.raises(ValueError, match=r"expected a loss of one number.*, got (float|torch.float64 of shape)"):
+            EdgeGradientEngine(MODELS[name][0](), double, torch.arange(7), loss=loss)()
+
+
+def test_a_model_may_insist_on_weights(double: Data) -> None:
+    class Insists(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = MODELS["PyG LEConv"][0]()
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+            out: Tensor = self.model(x, edge_index, edge_weight)
+            return out
+
+    engine = EdgeGradientEngine(Insists(), double, torch.arange(7))
+    assert engine.path == "autograd"
+    assert bool(engine().at(all_pairs(7)).any())
+
+
+def test_whole_numbers_of_any_kind_and_pairs_of_either(double: Data) -> None:
+    gradient = EdgeGradientEngine(MODELS["GCN"][0](), double, torch.arange(7))()
+    barred = Pairs.from_number(torch.arange(3, 9), 7)
+    for found in (gradient.top(np.int64(4), exclude=barred), gradient.top(4, exclude=barred.both.flip(0))):
+        assert torch.equal(found.pairs, gradient.top(4, exclude=barred.both).pairs)
+    for k in (True, 0, 2.5, None):
+        with pytest.raises(ValueError, match="expected k to be a whole number >= 1"):
+            gradient.top(k)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="pairs of a graph of 7 nodes, got 8"):
+        gradient.top(1, exclude=Pairs.from_number(torch.arange(3), 8))
+    with pytest.raises(TypeError, match="expected the weights of flips in a tensor, got list"):
+        gradient.engine(torch.tensor([[0], [1]]), [0.5])  # type: ignore[arg-type]
+    assert repr(gradient.engine) == (
+        "EdgeGradientEngine(GCN, 7 nodes, 5 edges, 7 targets, loss=tanh_margin, path='propagate', backend=None)"
+    )
 
 
 @pytest.mark.parametrize("conv", ["GraphSAGE", "GIN"])
@@ -361,19 +438,44 @@ def test_models_that_ignore_weights_are_refused(conv: str, double: Data) -> None
             out: Tensor = self.model(x, edge_index)
             return out
 
+    # With other parameters all of its hidden units may be silent, and then nothing can be told.
+    torch.manual_seed(0)
     with pytest.raises(ValueError, match="Deaf does not take an edge of weight 0 for no edge"):
         EdgeGradientEngine(Deaf(), double, torch.arange(7))
 
 
 @pytest.mark.parametrize("name", ["GCN", "PyG GCN", "PyG LEConv"])
-def test_the_callers_mode_does_not_matter(name: str, double: Data) -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_callers_mode_does_not_matter(mode: Callable[[], Any], name: str, double: Data) -> None:
     model = MODELS[name][0]()
-    with torch.no_grad():
+    with mode():
         engine = EdgeGradientEngine(model, double, torch.arange(7))
         found = engine().at(all_pairs(7))
+        best = engine(torch.tensor([[0], [4]]), torch.tensor([0.5])).top(2)
+        flips = ep.attacks.PRBCD(steps=3, fine_tune_steps=1, block_size=20)(
+            model, double, torch.arange(7), ep.Budget(2), seed=0
+        ).flips
+        engine.refresh()
+        assert torch.equal(engine.logits(), engine.logits())
+        assert torch.is_inference_mode_enabled() == (mode is torch.inference_mode)
+    outside = EdgeGradientEngine(model, double, torch.arange(7))(torch.tensor([[0], [4]]), torch.tensor([0.5]))
+    assert torch.equal(best.pairs, outside.top(2).pairs)
+    again = ep.attacks.PRBCD(steps=3, fine_tune_steps=1, block_size=20)(
+        model, double, torch.arange(7), ep.Budget(2), seed=0
+    )
+    assert torch.equal(flips, again.flips)
     assert engine.path == MODELS[name][1]
     empty = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
     check_close(found, by_autograd(model, double, torch.arange(7), *empty)[1])
+
+
+def test_what_was_made_for_inference_is_refused(double: Data) -> None:
+    with torch.inference_mode():
+        copy = Data(x=double.x.clone(), edge_index=double.edge_index, y=double.y)
+        model = MODELS["GCN"][0]()
+    for made in ((MODELS["GCN"][0](), copy), (model, double)):
+        with pytest.raises(ValueError, match=r"made outside of torch\.inference_mode\(\)"):
+            EdgeGradientEngine(*made, torch.arange(7))
 
 
 class Shifted(ep.models.GCN):
@@ -467,6 +569,64 @@ def test_a_large_search_is_brute_force(k: int, groups: int, monkeypatch: pytest.
     assert torch.equal(found.scores, expected[1])
     assert torch.equal(found.pairs, expected[0])
     assert passes
+
+
+@pytest.mark.parametrize("barred", [340, 360, 700])
+@pytest.mark.parametrize("k", [70, 100])
+def test_a_threshold_that_excluded_pairs_exceed_is_lowered(
+    k: int, barred: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+    above = reference.pairs_above
+    monkeypatch.setattr(numba_cpu, "pairs_above", lambda *arguments: passes.append(1) or above(*arguments))
+    monkeypatch.setattr(search, "_FEW_PAIRS", 0)
+    monkeypatch.setattr(search, "_SAMPLE", 1 << 10)
+    data = ep.datasets.csbm("homophilous", num_nodes=150, p=0.05, q=0.01, seed=0)
+    gradient = EdgeGradientEngine(ep.models.build("GCN", 21, 2, seed=0), data, torch.arange(0, 150, 4))()
+    everything = all_pairs(150)
+    pairs, scores = brute_force(gradient.at(everything), everything, barred + k)
+    found = gradient.top(k, exclude=pairs[:, :barred])
+    assert torch.equal(found.pairs, pairs[:, barred:])
+    assert torch.equal(found.scores, scores[barred:])
+    assert len(passes) > 1
+
+
+@pytest.mark.parametrize("name", ["GAT", "GCN"])
+def test_a_search_tile_by_tile_is_exact_whatever_the_tiles_round(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_FEW_PAIRS", 0)
+    monkeypatch.setattr(search, "_TRIES", 0)
+    monkeypatch.setattr(search, "_TILE", {"cpu": 1 << 11})
+    data = ep.datasets.csbm("homophilous", num_nodes=100, p=0.05, q=0.01, seed=0)
+    gradient = EdgeGradientEngine(ep.models.build(name, 21, 2, seed=0), data, torch.arange(0, 100, 4))()
+    everything = all_pairs(100)
+    slack = 1000 * float(search._slack(gradient.scores))
+    # Rounding to coarse steps makes many scores equal, in the wrong order.
+    for kind in {type(score) for score in gradient.scores}:
+        tile = kind.tile
+        monkeypatch.setattr(kind, "tile", lambda *given, tile=tile: (tile(*given) / slack).round() * slack)
+    terms = len(gradient.scores)
+    monkeypatch.setattr(search, "_slack", lambda scores: torch.tensor(terms * slack))
+    for k in (1, 7, 40, 200, 1000):
+        expected = brute_force(gradient.at(everything), everything, k)
+        found = gradient.top(k)
+        assert torch.equal(found.pairs, expected[0])
+        assert torch.equal(found.scores, expected[1])
+
+
+def test_the_sign_is_right_where_the_last_pair_is_an_edge_and_others_follow(double: Data) -> None:
+    gradient = EdgeGradientEngine(MODELS["GCN"][0](), double, torch.arange(7))()
+    pairs = Pairs.from_number(torch.arange(12), 7)
+    assert int(pairs.key[-1]) in gradient.engine.edge_key.tolist()
+    assert int(gradient.engine.edge_key[-1]) > int(pairs.key[-1])
+    torch.testing.assert_close(gradient.at(pairs), gradient.at(pairs.both))
+
+
+def test_ties_are_kept_in_order_after_some_were_left_out() -> None:
+    running = best_pairs.Running(3, torch.zeros(0))
+    running.offer(torch.ones(7), torch.tensor([50, 40, 30, 20, 60, 70, 80]))
+    assert running.threshold == 1
+    running.offer(torch.ones(1), torch.tensor([5]))
+    assert running.best(1000).pairs[1].tolist() == [5, 20, 30]
 
 
 def test_ties_are_kept_in_order_whatever_the_order_they_come_in() -> None:

@@ -57,14 +57,15 @@ def test_gathered_products(backend: Backend, nodes: int, channels: int, pairs: i
     check_near(backend.gathered_dot(b.T.contiguous().T, h, u, v), reference.gathered_dot(b, h, u, v))
 
 
-@pytest.mark.parametrize("channels", [6, 60])
+@pytest.mark.parametrize("channels", [1, 3, 6, 60])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_a_pair_scores_the_same_in_any_company(backend: Backend, channels: int) -> None:
     """To the last bit: a search may compare scores from blocks of different sizes."""
     b, h, node, u, v = random_inputs(backend, 30, channels, 5_000, torch.float32)
-    together = backend.pair_scores(b, h, node, u, v)
-    for start, end in ((0, 1), (17, 40), (1_000, 3_000)):
+    together, dots = backend.pair_scores(b, h, node, u, v), backend.gathered_dot(b, h, u, v)
+    for start, end in ((0, 1), (3, 7), (17, 40), (1_000, 3_000)):
         assert torch.equal(backend.pair_scores(b, h, node, u[start:end], v[start:end]), together[start:end])
+        assert torch.equal(backend.gathered_dot(b, h, u[start:end], v[start:end]), dots[start:end])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -127,6 +127,7 @@ class Attack(ABC):
     ) -> list[AttackResult]: ...
 
     @final
+    @torch.inference_mode(False)
     def __call__(
         self,
         model: nn.Module,

@@ -46,12 +46,6 @@ class Running:
         if self.scores.numel() > 2 * self.k:
             self._prune()
 
-    def offer_tile(self, tile: Tensor, rows: Tensor, cols: Tensor, num_nodes: int) -> None:
-        """Consider a matrix of scores of the pairs of ``rows`` and ``cols``."""
-        good = (tile >= self.threshold) & (tile > -torch.inf)
-        i, j = good.nonzero(as_tuple=True)
-        self.offer(tile[i, j], rows[i] * num_nodes + cols[j])
-
     def clear(self) -> None:
         """Forget everything offered."""
         self.scores, self.keys, self.threshold = self.scores[:0], self.keys[:0], -torch.inf

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from weakref import WeakSet
 
 import torch
@@ -26,7 +27,17 @@ from edgeproof.propagation.adopt import CannotAdoptError, adopt
 from edgeproof.propagation.best_pairs import BestPairs, Running
 from edgeproof.propagation.captured import CapturedRun
 from edgeproof.propagation.copies import Copies, Diffusing
-from edgeproof.propagation.in_graph import AGREE, HOLDS_A_GRAPH, InGraph, every_logit, some_pairs
+from edgeproof.propagation.in_graph import (
+    AGREE,
+    HOLDS_A_GRAPH,
+    InGraph,
+    check_differentiable,
+    checked_loss,
+    described,
+    every_logit,
+    for_autograd,
+    some_pairs,
+)
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, contained
@@ -61,6 +72,7 @@ class EdgeGradient:
     flips: tuple[Tensor, Tensor]
     scores: list[Scores]
 
+    @torch.inference_mode(False)
     def at(self, pairs: Tensor | Pairs) -> Tensor:
         r"""The gradient :math:`\partial L / \partial p_{uv}` at each of the pairs, in their order.
 
@@ -80,7 +92,8 @@ class EdgeGradient:
         total = self._unsigned(pairs)
         return total * self.engine.sign(pairs, ascending)
 
-    def top(self, k: int, *, among: Tensor | None = None, exclude: Tensor | None = None) -> BestPairs:
+    @torch.inference_mode(False)
+    def top(self, k: int, *, among: Tensor | None = None, exclude: Tensor | Pairs | None = None) -> BestPairs:
         """The ``k`` pairs of largest gradient, over all pairs of nodes; exact.
 
         Equal gradients are taken in ascending order of ``(u, v)``. Fewer come back if there are fewer pairs.
@@ -88,10 +101,11 @@ class EdgeGradient:
         Args:
             k: how many.
             among: nodes that both ends must belong to; all by default.
-            exclude: pairs that do not count, shape ``[2, e]``.
+            exclude: pairs that do not count, shape ``[2, e]``, or :class:`Pairs`.
         """
-        if not isinstance(k, int) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"expected k to be a whole number >= 1, got {k!r}")
+        k = int(k)
         if not bool(self.loss.isfinite()):
             raise ValueError(f"expected a finite loss to search by, got {float(self.loss)}")
         nodes = torch.arange(self.engine.num_nodes, device=self.logits.device)
@@ -99,13 +113,16 @@ class EdgeGradient:
             check_nodes(among, self.engine.data, what="among")
             nodes = among.sort().values
         excluded = torch.empty(0, dtype=torch.long, device=nodes.device)
-        if exclude is not None:
+        if isinstance(exclude, Pairs):
+            self.engine._check_same_graph(exclude)
+            excluded = exclude.key.unique()
+        elif exclude is not None:
             check_pairs(exclude, self.engine.num_nodes)
             excluded = (exclude.amin(dim=0) * self.engine.num_nodes + exclude.amax(dim=0)).unique()
         running = Running(k, self.logits)
         search(self, running, nodes, excluded)
         best = running.best(self.engine.num_nodes)
-        # The gradients of the winners as `at` gives them: a tile adds up in another order.
+        # The gradients of the winners as `at` gives them: by autograd they depend on what else is asked for.
         again = Running(k, self.logits)
         again.offer(self.at(best.pairs), best.pairs[0] * self.engine.num_nodes + best.pairs[1])
         return again.best(self.engine.num_nodes)
@@ -143,6 +160,7 @@ class EdgeGradientEngine:
     ('propagate', torch.Size([2]), torch.Size([2, 5]))
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: nn.Module,
@@ -162,12 +180,16 @@ class EdgeGradientEngine:
         dispatch.check_name(backend)
         if path not in (None, "propagate", "autograd"):
             raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")
-        self.model, self.data, self.nodes, self.loss, self.backend = model, data, nodes, loss, backend
+        check_differentiable(model, data)
+        self.model, self.data, self.loss, self.backend, self.path = model, data, loss, backend, path or "undecided"
+        self.nodes = nodes = for_autograd(nodes)
         self.labels = data.y[nodes] if labels is None else labels
         if not isinstance(self.labels, Tensor) or self.labels.dtype != torch.long or self.labels.shape != nodes.shape:
-            raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {self.labels!r}")
+            found = described(self.labels)
+            raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {found}")
         if int(self.labels.min()) < 0:
             raise ValueError(f"expected labels from 0, got {int(self.labels.min())}")
+        self.labels = for_autograd(self.labels)
         types = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()} | {data.x.dtype}
         if len(types) > 1:
             raise ValueError(f"expected model and features of one type, got {', '.join(sorted(map(str, types)))}")
@@ -182,6 +204,7 @@ class EdgeGradientEngine:
         self._in_graph = self._slow_path()
         with dispatch.using(backend):
             reason = self._adopt(path)
+            self._in_graph.check_answers(self._answers(), type(model).__name__)
             self._copies = Copies(self.model, data)
             self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
@@ -197,6 +220,13 @@ class EdgeGradientEngine:
         if path != "propagate" and self.model not in _VERIFIED and self._in_graph.holds_a_graph():
             raise ValueError(f"{type(model).__name__} {HOLDS_A_GRAPH}")
 
+    def __repr__(self) -> str:
+        loss = getattr(self.loss, "__name__", repr(self.loss))
+        return (
+            f"{type(self).__name__}({type(self.model).__name__}, {self.num_nodes} nodes, {self.edge_key.numel()} edges, "
+            f"{self.nodes.numel()} targets, loss={loss}, path={self.path!r}, backend={self.backend!r})"
+        )
+
     @property
     def edge_key(self) -> Tensor:
         """Keys of all edges, once each: ascending."""
@@ -208,6 +238,14 @@ class EdgeGradientEngine:
         with evaluating(self.model), torch.no_grad():
             return self.model.encode(self.data.x)
 
+    def _answers(self) -> object:
+        """Of the model on the clean graph."""
+        if not isinstance(self.model, Diffusing):
+            return self._in_graph.answers()
+        with dispatch.using(self.backend), evaluating(self.model), torch.no_grad():
+            return self.model.diffuse(self._encoded, self.adjacency)
+
+    @torch.inference_mode(False)
     def refresh(self) -> None:
         """The parameters of the model have changed: encode the features anew, in the memory that a recorded run reads."""
         if "_encoded" in self.__dict__:
@@ -215,11 +253,13 @@ class EdgeGradientEngine:
             with evaluating(self.model), torch.no_grad():
                 self._encoded.copy_(self.model.encode(self.data.x))
 
+    @torch.inference_mode(False)
     def __call__(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> EdgeGradient:
         """Loss, logits and gradient with some pairs flipped in part.
 
         Args:
-            pairs: distinct pairs, shape ``[2, m]``, or :class:`Pairs`, which need no check; none for the clean graph.
+            pairs: distinct pairs, shape ``[2, m]``, or :class:`Pairs`, which are not checked, nor are their weights; none for
+                the clean graph.
             flip: the weight of each flip, between 0 and 1, shape ``[m]``.
         """
         both, flip = self._flips(pairs, flip)
@@ -234,6 +274,7 @@ class EdgeGradientEngine:
             )
         return EdgeGradient(loss, logits, self.path, self, (both, flip), scores)
 
+    @torch.inference_mode(False)
     def logits(self, pairs: Tensor | Pairs | None = None, flip: Tensor | None = None) -> Tensor:
         """Logits of all nodes with some pairs flipped in part: what a call gives, without the gradient and its cost."""
         both, flip = self._flips(pairs, flip)
@@ -300,7 +341,9 @@ class EdgeGradientEngine:
             return self.data.edge_index.new_empty(2, 0), like.new_empty(0)
         if pairs is None or flip is None:
             raise ValueError("expected pairs and the weight of each flip, got only one of the two")
-        flip = flip.detach().to(like.dtype)
+        if not isinstance(flip, Tensor):
+            raise TypeError(f"expected the weights of flips in a tensor, got {type(flip).__name__}")
+        flip = for_autograd(flip.detach().to(like.dtype))
         if isinstance(pairs, Pairs):
             self._check_same_graph(pairs)
             if flip.shape != (len(pairs),):
@@ -363,7 +406,7 @@ class EdgeGradientEngine:
             with evaluating(self.model), Tape() as tape:
                 logits = self.model.diffuse(self._encoded, adjacency)
                 # Not by subscript: its gradient would sort the nodes, not knowing that each is there only once.
-                loss = self.loss(logits.index_select(0, self.nodes), self.labels)
+                loss = checked_loss(self.loss(logits.index_select(0, self.nodes), self.labels))
             tape.differentiate(loss)
             return loss.detach(), logits.detach(), assemble(tape.calls)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof import losses
 from edgeproof._modes import evaluating
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
@@ -79,7 +80,32 @@ class InGraph:
         edges = torch.cat([edge_index, both[:, ~known]], dim=1)
         with evaluating(self.model), dispatch.using(self.backend):
             logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
-        return self.loss(logits[self.nodes], self.labels), logits
+        return checked_loss(self.loss(logits[self.nodes], self.labels)), logits
+
+    def answers(self) -> object:
+        """What the model says of the clean graph; if it insists on weights, with weights of 1."""
+        edges = self.data.edge_index
+        ones = () if _takes(self.model, 2) else (self.data.x.new_ones(edges.size(1)),)
+        with evaluating(self.model), dispatch.using(self.backend), torch.no_grad():
+            said: object = self.model(self.data.x, edges, *ones)
+        return said
+
+    def check_answers(self, logits: object, name: str) -> None:
+        """Raise unless these, of the clean graph, are finite logits of every node, with a class for every label.
+
+        Args:
+            logits: what the model said.
+            name: what to call it.
+        """
+        rows = self.num_nodes
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != rows:
+            raise ValueError(f"expected logits of shape [{rows}, classes] from {name}, got {described(logits)}")
+        if not bool(logits.isfinite().all()):
+            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
+        highest = int(self.labels.max())
+        # Other losses may mean something else by labels.
+        if losses.is_known(self.loss) and highest >= logits.size(1):
+            raise ValueError(f"expected labels between 0 and {logits.size(1) - 1}, the model's classes, got {highest}")
 
     def differentiate(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
         """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
@@ -93,8 +119,7 @@ class InGraph:
         (u, v), flip = flips
         flip_key = torch.minimum(u, v) * n + torch.maximum(u, v)
         joined, place = torch.cat([flip_key, key]).unique(return_inverse=True)
-        # Whatever mode the caller is in, this needs a gradient.
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.enable_grad():
             weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
             loss, _ = self.run(torch.stack([joined // n, joined % n]), weight)
             (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
@@ -104,7 +129,7 @@ class InGraph:
 
     def why_not_weighed(self) -> str | None:
         """What keeps an edge of weight 0 from being no edge to the model, if anything: all of the autograd path rests on it."""
-        if not _takes_weights(self.model):
+        if not _takes(self.model, 3):
             return (
                 "it takes no edge_weight; if it computes with an EdgeIndex or a sparse matrix, a wrapper can make one from "
                 "edges and weights, see 'A model over a sparse matrix' in docs/your-model.md"
@@ -169,10 +194,36 @@ def nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
     return gradient is not None and bool((gradient[1::2].abs() > _HEARD * gradient.abs().max()).any())
 
 
-def _takes_weights(model: nn.Module) -> bool:
-    """Whether a third argument can be handed to the model at all."""
+def check_differentiable(model: nn.Module, data: Data) -> None:
+    """Raise for a model or a graph made under ``torch.inference_mode()``, of which there are no gradients."""
+    if any(tensor.is_inference() for tensor in (*model.parameters(), *model.buffers(), data.x, data.edge_index)):
+        raise ValueError(
+            "expected a model and a graph that were made outside of torch.inference_mode(), for gradients are needed: leave it "
+            "out, or clone them outside of it"
+        )
+
+
+def for_autograd(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy of it that autograd may keep, where it was made under ``torch.inference_mode()``."""
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
+def checked_loss(loss: object) -> Tensor:
+    """What a loss function returned; raises unless it is one number."""
+    if not isinstance(loss, Tensor) or loss.dim():
+        raise ValueError(f"expected a loss of one number in a tensor of no dimension, got {described(loss)}")
+    return loss
+
+
+def described(value: object) -> str:
+    """Type and shape, for a message."""
+    return f"{value.dtype} of shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _takes(model: nn.Module, count: int) -> bool:
+    """Whether so many arguments can be handed to the model at all."""
     try:
-        inspect.signature(model.forward).bind(None, None, None)
+        inspect.signature(model.forward).bind(*[None] * count)
     except TypeError:
         return False
     return True

@@ -55,6 +55,12 @@ class Bilinear:
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
         return reference.score_tile(self.b, self.h, self.node, rows, cols)
 
+    @property
+    def largest(self) -> Tensor:
+        """What the terms of no score exceed, added up without their signs."""
+        terms: Tensor = self.b.norm(dim=1).amax() * self.h.norm(dim=1).amax() + self.node.abs().amax()
+        return 2 * terms
+
 
 @dataclass(frozen=True, eq=False)
 class Attended:
@@ -86,6 +92,15 @@ class Attended:
 
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
         return self._heard(rows, cols) + self._heard(cols, rows).T
+
+    @property
+    def largest(self) -> Tensor:
+        """What the terms of no score exceed, added up without their signs."""
+        everyone = torch.arange(self.own.numel(), device=self.own.device)
+        # Attention grows with what a sender says.
+        most = self._attention(self.rule.receiver + self.rule.sender.amax(), everyone)
+        terms: Tensor = most * (self.b.norm(dim=1) * self.h.norm(dim=1).amax() + self.own.abs())
+        return 2 * terms.amax()
 
     def _heard(self, receivers: Tensor, senders: Tensor) -> Tensor:
         score = self.rule.receiver[receivers][:, None] + self.rule.sender[senders]

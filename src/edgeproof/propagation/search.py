@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from edgeproof.propagation.best_pairs import Running
 from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.pair_scores import Attended, Bilinear
+from edgeproof.propagation.pair_scores import Attended, Bilinear, Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def _search_blocks(
 
 
 def _search_tiles(gradient: EdgeGradient, running: Running, nodes: Tensor, excluded: Tensor) -> None:
-    """Rows of the matrix of all pairs, a dense tile at a time."""
-    n, m = gradient.engine.num_nodes, nodes.numel()
+    """Rows of the matrix of all pairs, a dense tile at a time; what may be among the best is scored again, one by one."""
+    n, m, slack = gradient.engine.num_nodes, nodes.numel(), _slack(gradient.scores)
     # Edges and excluded pairs in the numbering of `nodes`, which keeps their order.
     place = torch.full((n,), -1, device=nodes.device)
     place[nodes] = torch.arange(m, device=nodes.device)
@@ -72,7 +73,19 @@ def _search_tiles(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
             row, col = _between(pairs, start, start + rows.numel())
             tile[row - start, col - start] = change(tile[row - start, col - start])
         upper = torch.ones_like(tile, dtype=torch.bool).triu_(diagonal=1)
-        running.offer_tile(tile.masked_fill_(~upper, -torch.inf), rows, cols, n)
+        i, j = _promising(tile.masked_fill_(~upper, -torch.inf), running, slack).nonzero(as_tuple=True)
+        for some_i, some_j in zip(i.split(_BLOCK), j.split(_BLOCK), strict=True):
+            found = Pairs(rows[some_i], cols[some_j], n)
+            running.offer(gradient.at(found), found.key)
+
+
+def _promising(tile: Tensor, running: Running, slack: Tensor) -> Tensor:
+    """Which scores of a tile may be among the best, though a tile adds up in another order than what is compared."""
+    good = (tile >= running.threshold - slack) & (tile > -torch.inf)
+    if int(good.sum()) > 4 * running.k:
+        # Only the k best of this tile can stay: those are no worse than its k-th best, but for the rounding of both.
+        good &= tile >= tile[good].topk(running.k, sorted=False).values.min() - 2 * slack
+    return good
 
 
 def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, excluded: Tensor) -> None:
@@ -91,9 +104,8 @@ def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
     generator = torch.Generator(nodes.device).manual_seed(0)
     number = torch.randint(0, num_pairs(m), (_SAMPLE,), device=nodes.device, generator=generator)
     sampled = local.at(Pairs.from_number(number.sort().values, m), backend)
-    # A tile adds up in another order than `at`: what rounding could hide below the threshold is looked at, too.
-    largest = 2 * (local.b.norm(dim=1).max() * local.h.norm(dim=1).max() + local.node.abs().max())
-    slack = 16 * torch.finfo(sampled.dtype).eps * largest
+    # What rounding could hide below the threshold is looked at, too.
+    slack = _slack([local])
     rank = max(32, math.ceil(2 * running.k * sampled.numel() / num_pairs(m)))
     capacity = min(_MOST_KEYS, max(1 << 20, 8 * rank * num_pairs(m) // sampled.numel()))
     for _ in range(_TRIES):
@@ -115,6 +127,12 @@ def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
     # Very many pairs have the same gradient, or nearly all are asked for: no threshold tells few from many.
     running.clear()
     _search_tiles(gradient, running, nodes, excluded)
+
+
+def _slack(scores: Sequence[Scores]) -> Tensor:
+    """By how much a score in a tile may differ from what `at` gives: products are added up in another order."""
+    terms = [score.largest * 2 * max(8, score.b.size(1)) * torch.finfo(score.b.dtype).eps for score in scores]
+    return torch.stack(terms).sum()
 
 
 def _renumbered(key: Tensor, place: Tensor, num_nodes: int) -> Tensor:

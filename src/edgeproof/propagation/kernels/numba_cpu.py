@@ -50,7 +50,9 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
-    out = a.new_empty(left.numel())
+    out = a.new_zeros(left.numel())
+    if not a.size(1):
+        return out
     _set_threads(left.numel() * a.size(1))
     _gathered_dot(_array(a), _array(b), _array(left), _array(right), _array(out))
     return out
@@ -184,8 +186,8 @@ def _merge(few: Array, many: Array, merged: Array, place: Array) -> int:
 def _gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> None:
     for e in numba.prange(left.size):
         i, j = left[e], right[e]
-        total = a.dtype.type(0)
-        for c in range(a.shape[1]):
+        total = a[i, 0] * b[j, 0]
+        for c in range(1, a.shape[1]):
             total += a[i, c] * b[j, c]
         out[e] = total
 
