@@ -671,7 +671,7 @@ def test_many_numbers_are_put_together_call_by_call_to_the_same_effect(
     model = ep.models.build("GPRGNN", double.num_features, 3, seed=0).double().eval()
     pairs = torch.tensor([[0, 1, 3], [4, 2, 6]])
     at_once = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
-    monkeypatch.setattr("edgeproof.propagation.pair_scores._SMALL", 0)
+    monkeypatch.setattr("edgeproof.propagation.kernels.reference.FEW_NUMBERS", 0)
     one_by_one = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
     assert torch.allclose(at_once, one_by_one, rtol=1e-12, atol=0)
     assert bool(at_once.any())
@@ -682,7 +682,7 @@ def test_the_backend_asked_for_does_all(double: Data, small: int, monkeypatch: p
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("another backend was asked for")
 
-    monkeypatch.setattr("edgeproof.propagation.pair_scores._SMALL", small)
+    monkeypatch.setattr("edgeproof.propagation.kernels.reference.FEW_NUMBERS", small)
     for kernel in ("spmm", "gathered_dot", "pair_scores", "merge", "unrank_pairs"):
         monkeypatch.setattr(numba_cpu, kernel, refuse)
     model = ep.models.build("GPRGNN", double.num_features, 3, seed=0).double().eval()

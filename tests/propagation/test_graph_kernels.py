@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 import torch
@@ -100,9 +101,11 @@ def test_a_gpu_does_not_sort_pairs_where_there_are_few(monkeypatch: pytest.Monke
         torch.testing.assert_close(mine, other)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_LISTED", 2), ("_FEW", 100)])
-def test_very_many_pairs_are_sorted(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_gpu, limit, value)
+@pytest.mark.parametrize(
+    ("where", "limit", "value"), [(triton_gpu, "_LISTED", 2), (reference, "FEW_ENTRIES", 100)], ids=["pairs", "entries"]
+)
+def test_very_many_pairs_are_sorted(where: ModuleType, limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, limit, value)
     monkeypatch.setattr(triton_gpu, "graphs", None)
     check_insertion(triton_gpu, 40, 60, 41, 0, torch.float32)
 
@@ -110,7 +113,11 @@ def test_very_many_pairs_are_sorted(limit: str, value: int, monkeypatch: pytest.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("nodes", "widths"), [(30, [6, 6, 6]), (5, [1]), (17, [70, 3]), (9, [])])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_terms_of_a_normalized_matrix(backend: Backend, nodes: int, widths: list[int], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_terms_of_a_normalized_matrix(
+    few: int, backend: Backend, nodes: int, widths: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference, "FEW_NUMBERS", few)
     generator = torch.Generator().manual_seed(nodes)
 
     def numbers(*shape: int) -> Tensor:

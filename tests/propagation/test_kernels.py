@@ -90,7 +90,7 @@ def test_sparse_products(backend: Backend, channels: int, dtype: torch.dtype, lo
 def test_products_with_many_entries(
     backend: Backend, channels: int, index: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_gpu, "_FEW", 100)
+    monkeypatch.setattr(reference, "FEW_ENTRIES", 100)
     device, generator = device_of(backend), torch.Generator().manual_seed(0)
     length = torch.zeros(300, dtype=torch.long)
     length[::3] = 5

@@ -13,12 +13,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.kernels import dispatch, reference
 from edgeproof.propagation.propagate import spmm
 from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
-
-# With more entries than this, a GPU reads them for longer than it takes to make them shorter.
-_SMALL = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +58,11 @@ class Pattern:
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor]:
-        """``rowptr`` and ``col`` as products read them: of a large matrix on a GPU, half the bytes."""
-        if not self.col.is_cuda or not _SMALL < self.col.numel() < 2**31:
+        """``rowptr`` and ``col`` as products read them: of a large matrix on a GPU, half the bytes.
+
+        With fewer entries a GPU would take longer to make them shorter.
+        """
+        if not self.col.is_cuda or not reference.FEW_ENTRIES < self.col.numel() < 2**31:
             return self.rowptr, self.col
         with _outliving():
             return self.rowptr.int(), self.col.int()

@@ -38,15 +38,14 @@ from edgeproof.propagation.in_graph import (
     for_autograd,
     some_pairs,
 )
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.kernels import dispatch, reference
 from edgeproof.propagation.pair_scores import Scores, assemble
 from edgeproof.propagation.pairs import Pairs, check_pairs, contained
 from edgeproof.propagation.propagate import Tape
 from edgeproof.propagation.rules import UnknownRuleError
 from edgeproof.propagation.search import search
 
-# A graph of fewer entries than this leaves a GPU waiting for the host; recording pays off after so many runs.
-_SMALL_GRAPH = 1 << 18
+# Recording pays off after so many runs.
 _RUNS_BEFORE_CAPTURE = 2
 
 
@@ -208,7 +207,7 @@ class EdgeGradientEngine:
             self._copies = Copies(self.model, data)
             self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
-        small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= _SMALL_GRAPH
+        small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= reference.FEW_ENTRIES
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
         why_not = self._in_graph.why_not_weighed() if self.path == "autograd" else None
         if why_not is not None:

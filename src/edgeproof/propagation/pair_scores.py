@@ -114,9 +114,6 @@ class Attended:
 
 Scores = Bilinear | Attended
 
-# Numbers of all calls together that are joined before anything is computed from them.
-_SMALL = 1 << 20
-
 
 def assemble(calls: Sequence[Call]) -> list[Scores] | None:
     """The terms of the gradient from what a tape recorded; none if some matrix follows an unknown rule."""
@@ -136,27 +133,21 @@ def assemble(calls: Sequence[Call]) -> list[Scores] | None:
         one_b, one_h, one_node = _bilinear(rule, same)
         b, h, node = [*b, one_b], [*h, one_h], [*node, one_node]
     if b:
-        scores.append(Bilinear(_join(b), _join(h), sum(node[1:], node[0])))
+        scores.append(Bilinear(reference.join(b), reference.join(h), sum(node[1:], node[0])))
     return scores
 
 
 def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
     b, h = [_known(call.grad_out) for call in calls], [call.x for call in calls]
     if isinstance(rule, Plain):
-        return _join(b), _join(h), b[0].new_zeros(b[0].size(0))
+        return reference.join(b), reference.join(h), b[0].new_zeros(b[0].size(0))
     if isinstance(rule, Averaged):
         inverse = rule.inverse.detach()
         blame = sum((one * _known(call.out)).sum(dim=1) for one, call in zip(b, calls, strict=True))
-        return _join(b) * inverse[:, None], _join(h), -inverse * blame
+        return reference.join(b) * inverse[:, None], reference.join(h), -inverse * blame
     assert isinstance(rule, Normalized)
     scale = rule.scale.detach()
-    column = scale[:, None]
     out, grad_x = [_known(call.out) for call in calls], [_known(call.grad_x) for call in calls]
-    if sum(part.numel() for part in b) <= _SMALL:
-        # Few numbers: a GPU spends its time on launches.
-        joined_b, joined_h = _join(b), _join(h)
-        blame = torch.addcmul(joined_b * _join(out), _join(grad_x), joined_h).sum(dim=1)
-        return joined_b * column, joined_h * column, -0.5 * scale.square() * blame
     scaled_b, scaled_h, blame = dispatch.normalized_terms(b, h, out, grad_x, scale)
     return scaled_b, scaled_h, -0.5 * scale.square() * blame
 
@@ -167,10 +158,6 @@ def _attended(rule: Attention, call: Call) -> Attended:
         rule.receiver.detach(), rule.sender.detach(), rule.shift.detach(), rule.total.detach(), rule.slope
     )
     return Attended(detached, b, call.x, (b * out).sum(dim=1))
-
-
-def _join(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _known(tensor: Tensor | None) -> Tensor:

@@ -80,7 +80,7 @@ def insert_pairs(
         sender = tl.load(listed_sender + k, mask=listed, other=0)
         place = tl.load(listed_place + k, mask=listed, other=0)
         equal = listed & (sender == mine[:, None])
-        earlier = equal & (is_old[:, None] | (place < own[:, None]))
+        earlier = equal & (place < own[:, None])
         before += tl.sum((earlier | (listed & (sender < mine[:, None]))).to(tl.int32), axis=1)
         changes = equal & is_old[:, None]
         same += tl.sum(tl.load(flip + tl.where(place < pairs, place, place - pairs), mask=changes, other=0.0), axis=1)

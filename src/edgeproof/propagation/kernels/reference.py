@@ -19,6 +19,10 @@ take_largest = projections.take_largest
 
 # Pairs per slice of a gathered dot product: bounds the memory of the gathered rows.
 _SLICE = 1 << 18
+# Entries of a matrix that a GPU is done with before the host has asked for more.
+FEW_ENTRIES = 1 << 18
+# Numbers of all calls together that are joined before anything is computed from them.
+FEW_NUMBERS = 1 << 20
 # Units of rounding by which a sum of weights may be wrong.
 _ROUNDING = 64
 
@@ -137,7 +141,8 @@ def normalized_terms(
     r"""What the gradient of a normalised matrix is made from: :math:`s_u b_k[u]` and :math:`s_u h_k[u]` of all calls side by
     side, and :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`.
 
-    Call by call: joined first, the products would need several times the memory of the result.
+    Few numbers are joined first, for a GPU would spend its time on launches; many are not, for their products would need
+    several times the memory of the result.
 
     Args:
         b: of each call, shape ``[nodes, channels]``, as are the next three.
@@ -147,10 +152,24 @@ def normalized_terms(
         scale: :math:`s`, shape ``[nodes]``.
         dot: the dot products of two matrices, row by row.
     """
+    if are_few(b):
+        column, joined_b, joined_h = scale[:, None], join(b), join(h)
+        blame = torch.addcmul(joined_b * join(out), join(grad_x), joined_h).sum(dim=1)
+        return joined_b * column, joined_h * column, blame
     blame = torch.zeros_like(scale)
     for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
         blame += dot(left, right)
     return _join_scaled(b, scale), _join_scaled(h, scale), blame
+
+
+def are_few(parts: Sequence[Tensor]) -> bool:
+    """Whether these are matrices of few numbers, all together."""
+    return bool(parts) and sum(part.numel() for part in parts) <= FEW_NUMBERS
+
+
+def join(parts: Sequence[Tensor]) -> Tensor:
+    """Matrices side by side."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
 
 
 def _join_scaled(parts: Sequence[Tensor], scale: Tensor) -> Tensor:

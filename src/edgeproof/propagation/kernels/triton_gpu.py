@@ -33,9 +33,8 @@ _TILE = 128
 # Values that one program adds up.
 _PART = 4096
 _WARPS, _STAGES, _CHANNELS = 8, 4, 32
-# Entries that a GPU is done with before the host has asked for more; rows side by side in a product with so few; and how long
-# the longest may be, with so few and with more.
-_FEW, _ROWS, _LONG, _LONG_OF_MANY = 1 << 18, 16, 1024, 256
+# Rows side by side in a product with few entries; and how long the longest may be, with few and with more.
+_ROWS, _LONG, _LONG_OF_MANY = 16, 1024, 256
 # Of pairs put into a matrix: so many entries are placed by a program, and compared with so many of their row at once. With more
 # of them at a node, on average, or many entries, it is faster to sort.
 _OWN, _CHUNK, _LISTED = 64, 8, 100
@@ -59,7 +58,7 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
 
     cuSPARSE's, unless rows are known to be short: then several of them, side by side, are twice as fast.
     """
-    rows, channels, few = rowptr.numel() - 1, x.size(1), col.numel() <= _FEW
+    rows, channels, few = rowptr.numel() - 1, x.size(1), col.numel() <= reference.FEW_ENTRIES
     if longest is None or longest > (_LONG if few else _LONG_OF_MANY) or not (rows and channels):
         return reference.spmm(rowptr, col, weight, x)
     if x.numel() >= 2**31:
@@ -88,7 +87,7 @@ def insert_pairs(
     """
     nodes, entries, pairs = diagonal.numel(), col.numel(), u.numel()
     placed = 2 * pairs + entries + nodes + 1
-    many = entries > _FEW or 2 * pairs > _LISTED * nodes
+    many = entries > reference.FEW_ENTRIES or 2 * pairs > _LISTED * nodes
     if not pairs or many or weight.requires_grad or flip.requires_grad:
         return reference.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)
     before = _gapless(rowptr, col, key, weight, diagonal, u, v, flip)
@@ -126,6 +125,8 @@ def normalized_terms(
     b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`edgeproof.propagation.kernels.reference.normalized_terms`; what a call left is read once."""
+    if reference.are_few(b):
+        return reference.normalized_terms(b, h, out, grad_x, scale)
     rows, widths, scale = scale.numel(), [part.size(1) for part in b], scale.contiguous()
     joined_b, joined_h = scale.new_empty(rows, sum(widths)), scale.new_empty(rows, sum(widths))
     blame, start = torch.zeros_like(scale), 0
