@@ -1,13 +1,22 @@
-"""What the benchmarks that train many models share: they leave one result file each, and go on where they stopped."""
+"""What benchmarks share: those that train many models leave one result file each, and go on where they stopped."""
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import json
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+import edgeproof
+from edgeproof.result import describe_environment
 
 
 class Unit(Protocol):
@@ -39,3 +48,33 @@ def summary(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"{values[0]:.1f}"
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"
+
+
+def write_record(path: Path, device: torch.device | str, **found: Any) -> None:
+    """Keep what was found, and what found it: command, day, source code and machine."""
+    record = {
+        "command": f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}",
+        "day": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "source": source(),
+        "environment": describe_environment(device),
+        "threads": torch.get_num_threads(),
+        **found,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+def source() -> str:
+    """A hash of all of the library's code, which a commit changes only if it changes the code."""
+    root, digest = Path(edgeproof.__file__).parent, hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def made_by(record: dict[str, Any]) -> str:
+    """Command, day and machine, for a page."""
+    machine = ", ".join(f"{key} {value}" for key, value in record["environment"].items())
+    day = f", on {record['day']} with source {record['source']}" if "day" in record else ""
+    return f"`{record['command']}` on {machine}, {record['threads']} CPU threads{day}."

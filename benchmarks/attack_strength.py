@@ -15,7 +15,6 @@ import csv
 import json
 import resource
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from typing import Annotated
 
 import torch
 import typer
-from _runs import run_missing, summary
+from _runs import run_missing, summary, write_record
 from torch import Tensor, nn
 from torch_geometric.contrib.nn import PRBCDAttack
 from torch_geometric.data import Data
@@ -178,16 +177,7 @@ def speed(
                     flush=True,
                 )
     kind = torch.device(device).type
-    path = RESULTS / f"speed-{kind}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "command": f"python benchmarks/attack_strength.py {' '.join(sys.argv[1:])}",
-        "environment": describe_environment(device),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-    }
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
+    write_record(RESULTS / f"speed-{kind}.json", device, rows=rows)
 
 
 def peak_memory(device: str, work: Callable[[], object]) -> float:

@@ -9,7 +9,6 @@ The page shows what ``edgeproof reproduce certified-citeseer certified-cora cert
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from _runs import write_record
 
 import edgeproof as ep
 from edgeproof.certificates import SparseSmoothing
@@ -24,7 +24,6 @@ from edgeproof.certificates.sampling import Sampler
 from edgeproof.experiments import Store, compare, find
 from edgeproof.experiments.plan import measures
 from edgeproof.experiments.render import export, training_of
-from edgeproof.result import describe_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "certificates"
@@ -75,17 +74,7 @@ def speed(
         torch.cuda.synchronize()
     drawn = 10 * batch / (time.perf_counter() - start)
     print(f"graphs alone: {drawn:,.0f} samples/s")
-    path = RESULTS / f"speed-{torch.device(device).type}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "command": f"python benchmarks/certificates.py {' '.join(sys.argv[1:])}",
-        "environment": describe_environment(device),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-        "graphs_per_second": drawn,
-    }
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
+    write_record(RESULTS / f"speed-{torch.device(device).type}.json", device, rows=rows, graphs_per_second=drawn)
 
 
 @app.command()

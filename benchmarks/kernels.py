@@ -10,7 +10,6 @@ three million.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from _runs import made_by, write_record
 from attack_step import arxiv_sized, citeseer
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +30,6 @@ from edgeproof.attacks.projections import boxes
 from edgeproof.propagation import Adjacency
 from edgeproof.propagation.kernels import reference
 from edgeproof.propagation.kernels.dispatch import BACKENDS, Backend
-from edgeproof.result import describe_environment
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "benchmarks"
@@ -93,16 +92,41 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
     # The first steps of an attack have many times as many.
     for size in (flips, 8 * flips, 100 * flips):
         yield insertion(name, graph, min(size, pairs // 2), generator)
-    calls = [list(torch.randn(10, n, channels, device=device, generator=generator)) for _ in range(4)]
+    # Of fewer numbers all backends have the plain version.
+    width = max(channels, 64)
+    calls = [list(torch.randn(10, n, width, device=device, generator=generator)) for _ in range(4)]
     yield Case(
-        *("normalized_terms", f"{name}, 10 calls, {channels} channels"),
+        *("normalized_terms", f"{name}, 10 calls, {width} channels"),
         lambda to: to.normalized_terms(*calls, node),
+    )
+    yield Case(
+        *("gathered_dot", f"{of_block}, {channels} channels"), lambda to: to.gathered_dot(x, x, block.u, block.v)
     )
     yield Case(
         *("pair_scores", f"{of_block}, {10 * channels} channels"),
         lambda to: to.pair_scores(b, h, node, block.u, block.v),
     )
+    sample = reference.pair_scores(b, h, node, block.u, block.v)
+    threshold = sample.topk(max(1, len(block) // 1000)).values[-1:]
+
+    def found_above(to: Backend) -> Tensor:
+        """Whoever rounds may find some more."""
+        key, _ = to.pairs_above(b, h, node, threshold, 1 << 26)
+        key = key.sort().values
+        return key[reference.pair_scores(b, h, node, key // n, key % n) > threshold]
+
+    yield Case("pairs_above", f"{name}, {n * (n - 1) // 2:,} pairs, {10 * channels} channels", found_above)
     yield Case("narrow", of_block, lambda to: to.narrow(values, thresholds, limit))
+    ends = torch.tensor([[0.5, 0.6], [1.1 * flips, 0.9 * flips]], dtype=torch.float64, device=device)
+    yield Case("lowered", of_block, lambda to: to.lowered(values, ends, limit, values.amax(), 1024.0))
+    few, many = block.number[::100] + 1, block.number
+    yield Case("merge", f"{name}, {few.numel():,} numbers into {many.numel():,}", lambda to: to.merge(few, many))
+    weight = torch.rand(n, 64, device=device, generator=generator)
+    neighbours = torch.randint(0, n, (n, 64), device=device, generator=generator)
+    yield Case(
+        *("weighted_median", f"{name}, 64 neighbours, {channels} channels"),
+        lambda to: to.weighted_median(x, weight, neighbours),
+    )
     yield Case(
         *("take_largest", of_block),
         lambda to: to.take_largest(values[None], block.u, block.v, total, room, UNIT, whole=False),
@@ -173,16 +197,7 @@ def run(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -
         rows.append({"kernel": case.kernel, "input": case.size, "plain_ms": plain, "ms": ours, "differ": differ})
         shown.add_row(case.kernel, case.size, f"{plain:.3f}", f"{ours:.3f}", f"{plain / ours:.1f}", f"{differ:.0e}")
     console.print(shown)
-    path = RESULTS / f"kernels-{place.type}.json"
-    record = {
-        "command": f"python benchmarks/kernels.py {' '.join(sys.argv[1:])}",
-        "environment": describe_environment(device),
-        "threads": torch.get_num_threads(),
-        "backend": fast.name,
-        "rows": rows,
-    }
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    console.print(f"wrote {path}")
+    write_record(RESULTS / f"kernels-{place.type}.json", place, backend=fast.name, rows=rows)
 
 
 @app.command()
@@ -191,13 +206,7 @@ def render() -> None:
     sections = []
     for path in sorted(RESULTS.glob("kernels-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        machine = ", ".join(f"{key} {value}" for key, value in record["environment"].items())
-        lines = [
-            f"## {record['backend']}",
-            "",
-            f"`{record['command']}` on {machine}, {record['threads']} CPU threads.",
-            "",
-        ]
+        lines = [f"## {record['backend']}", "", made_by(record), ""]
         lines += ["| kernel | input | plain, ms | ours, ms | ratio | differ by |", "|---|---|---:|---:|---:|---:|"]
         for row in record["rows"]:
             ratio = row["plain_ms"] / row["ms"]

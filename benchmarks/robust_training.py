@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import run_missing, summary
+from _runs import run_missing, summary, write_record
 from attack_step import arxiv_sized
 from torch_geometric.data import Data
 
@@ -318,7 +317,7 @@ def speed(
             settings=TrainSettings(validate_every=10),
         )
         rows.append(epoch_time(way.about, way, parts, False, fresh("GPRGNN", graph, device, hidden_channels=256), 10))
-    write_record(f"speed-{torch.device(device).type}", rows, device)
+    write_record(RESULTS / f"speed-{torch.device(device).type}.json", device, rows=rows)
 
 
 @app.command()
@@ -335,20 +334,7 @@ def full(
         _, outcome = freshly_trained(unit, data, split, device)
         rows.append({"way": way, "seed": unit.seed, **{key: outcome[key] for key in ("epochs", "seconds_with_labels")}})
         print(f"{way}, split {unit.seed}: {outcome['epochs']} epochs, {outcome['seconds_with_labels']} s", flush=True)
-        write_record(f"full-{way}-{torch.device(device).type}", rows, device)
-
-
-def write_record(name: str, rows: list[dict[str, Any]], device: str) -> None:
-    path = RESULTS / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "command": f"python benchmarks/robust_training.py {' '.join(sys.argv[1:])}",
-        "environment": describe_environment(device),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-    }
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
+        write_record(RESULTS / f"full-{way}-{torch.device(device).type}.json", device, rows=rows)
 
 
 def fresh(name: str, data: Data, device: str, **settings: Any) -> torch.nn.Module:

@@ -8,12 +8,11 @@ Results go to ``results/benchmarks``.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any
 
 import torch
 import typer
+from _runs import write_record
 from attack_step import RESULTS, citeseer, measure, peak_memory, targets
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +22,6 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof.attacks import Block, sample_block
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, top_ppr
-from edgeproof.result import describe_environment
 
 Rows = list[dict[str, Any]]
 
@@ -133,20 +131,8 @@ def some_flips(data: Data, block_size: int, budget: int) -> tuple[Block, Pairs, 
 def write(
     name: str, place: torch.device, dataset: str, model: nn.Module, block: int, flips: int, rows: Rows, **more: str
 ) -> None:
-    record = {
-        "command": f"python benchmarks/soft_median.py {' '.join(sys.argv[1:])}",
-        "environment": describe_environment(place),
-        "threads": torch.get_num_threads(),
-        "dataset": dataset,
-        "model": repr(model),
-        "block": block,
-        "flips": flips,
-        **more,
-        "rows": rows,
-    }
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    console.print(f"wrote {path}")
+    about = {"dataset": dataset, "model": repr(model), "block": block, "flips": flips, **more}
+    write_record(RESULTS / f"{name}.json", place, **about, rows=rows)
 
 
 def with_block(data: Data, pairs: Pairs) -> Adjacency:

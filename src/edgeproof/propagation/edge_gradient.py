@@ -88,8 +88,7 @@ class EdgeGradient:
             ascending = True
         if self.path == "autograd":
             return self.engine.differentiate_in_graph(self.flips, pairs)
-        total = self._unsigned(pairs)
-        return total * self.engine.sign(pairs, ascending)
+        return self.engine.signed(self._unsigned(pairs), pairs, ascending)
 
     @torch.inference_mode(False)
     def top(self, k: int, *, among: Tensor | None = None, exclude: Tensor | Pairs | None = None) -> BestPairs:
@@ -199,7 +198,7 @@ class EdgeGradientEngine:
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
         self._captured: CapturedRun | None = None
-        self._signed: tuple[Pairs, Tensor] | None = None
+        self._edges_among: tuple[Pairs, Tensor, Tensor] | None = None
         self._in_graph = self._slow_path()
         with dispatch.using(backend):
             reason = self._adopt(path)
@@ -230,6 +229,11 @@ class EdgeGradientEngine:
     def edge_key(self) -> Tensor:
         """Keys of all edges, once each: ascending."""
         return self._in_graph.edge_key
+
+    @cached_property
+    def _edge_number(self) -> Tensor:
+        """Numbers of all edges, once each: ascending."""
+        return Pairs.from_key(self.edge_key, self.num_nodes).number
 
     @cached_property
     def _encoded(self) -> Tensor:
@@ -313,22 +317,26 @@ class EdgeGradientEngine:
             yield logits
 
     def sign(self, pairs: Pairs, ascending: bool) -> Tensor:
-        """-1 where a pair is an edge of the clean graph, 1 elsewhere; remembered for the pairs last asked for."""
-        if self._signed is None or self._signed[0] is not pairs:
-            self._signed = pairs, self._sign(pairs, ascending)
-        return self._signed[1]
+        """-1 where a pair is an edge of the clean graph, 1 elsewhere."""
+        return self.signed(self.adjacency.weight.new_ones(len(pairs)), pairs, ascending)
 
-    def _sign(self, pairs: Pairs, ascending: bool) -> Tensor:
-        key, edge_key = pairs.key, self.edge_key
-        sign = self.adjacency.weight.new_ones(key.numel())
-        if not edge_key.numel() or not key.numel():
-            return sign
-        if ascending and key.numel() > edge_key.numel():
-            # Fewer edges than pairs: look for the edges among the pairs.
-            place = torch.searchsorted(key, edge_key).clamp_(max=key.numel() - 1)
-            found = torch.where(key[place] == edge_key, -1.0, 1.0).to(sign.dtype)
-            return sign.scatter_reduce_(0, place, found, "amin")
-        return torch.where(contained(key, edge_key), -sign, sign)
+    def signed(self, values: Tensor, pairs: Pairs, ascending: bool) -> Tensor:
+        """Values of pairs, with the other sign where a pair is an edge of the clean graph; in place.
+
+        Where the edges are is remembered for the pairs last asked for.
+        """
+        if not self.edge_key.numel() or not len(pairs):
+            return values
+        if not ascending or len(pairs) <= self.edge_key.numel():
+            return torch.where(contained(pairs.key, self.edge_key), values.neg(), values)
+        # Fewer edges than pairs: look for the edges among the pairs.
+        if self._edges_among is None or self._edges_among[0] is not pairs:
+            number = pairs.number
+            place = torch.searchsorted(number, self._edge_number).clamp_(max=number.numel() - 1)
+            change = torch.where(number[place] == self._edge_number, -1.0, 1.0).to(values.dtype)
+            self._edges_among = pairs, place, change
+        # Edges that are not there may come to any place, and change nothing.
+        return values.scatter_reduce_(0, *self._edges_among[1:], "prod")
 
     def differentiate_in_graph(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
         """The gradient at each pair by autograd: flips and pairs join the graph."""

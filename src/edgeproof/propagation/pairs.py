@@ -7,6 +7,7 @@ from 0 to ``nodes * (nodes - 1) / 2 - 1`` in the same order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -52,7 +53,9 @@ class Pairs:
         tensor([[0, 0, 0, 1, 1, 2],
                 [1, 2, 3, 2, 3, 3]])
         """
-        return cls(*dispatch.unrank_pairs(number, num_nodes), num_nodes)
+        pairs = cls(*dispatch.unrank_pairs(number, num_nodes), num_nodes)
+        pairs.__dict__["number"] = number
+        return pairs
 
     @property
     def both(self) -> Tensor:
@@ -64,9 +67,9 @@ class Pairs:
         """``u * nodes + v`` of each pair: ascending."""
         return self.u * self.num_nodes + self.v
 
-    @property
+    @cached_property
     def number(self) -> Tensor:
-        """The number of each pair: ascending."""
+        """The number of each pair: ascending; remembered."""
         return self.u * (2 * self.num_nodes - self.u - 1) // 2 + self.v - self.u - 1
 
     def __len__(self) -> int:

@@ -137,6 +137,7 @@ def normalized_terms(
     grad_x: Sequence[Tensor],
     scale: Tensor,
     dot: Callable[[Tensor, Tensor], Tensor] = torch.linalg.vecdot,
+    multiple: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""What the gradient of a normalised matrix is made from: :math:`s_u b_k[u]` and :math:`s_u h_k[u]` of all calls side by
     side, and :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`.
@@ -151,7 +152,12 @@ def normalized_terms(
         grad_x: what went back.
         scale: :math:`s`, shape ``[nodes]``.
         dot: the dot products of two matrices, row by row.
+        multiple: rows are filled up with zeros to a multiple of so many channels.
     """
+    missing = -sum(part.size(1) for part in b) % multiple
+    if missing:
+        zeros = [scale.new_zeros(scale.numel(), missing)]
+        b, h, out, grad_x = ([*parts, *zeros] for parts in (b, h, out, grad_x))
     if are_few(b):
         column, joined_b, joined_h = scale[:, None], join(b), join(h)
         blame = torch.addcmul(joined_b * join(out), join(grad_x), joined_h).sum(dim=1)
