@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow lint types docs clean-accuracy clean
+.PHONY: help demo test test-slow test-gpu lint types docs clean-accuracy clean
 
 help:
 	@echo "make demo            train, attack and certify four models on a small generated graph; writes report.html"
 	@echo "make test            lint, types and the test suite"
 	@echo "make test-slow       the paper-scale tests (real data, many minutes)"
+	@echo "make test-gpu        the tests of what runs on an NVIDIA GPU, on one"
 	@echo "make docs            the documentation site, into site/; open site/index.html"
 	@echo "make clean-accuracy  retrain the models of docs/clean-accuracy.md and render the page"
 	@echo "make clean           remove the virtual environment and all caches"
@@ -30,6 +31,14 @@ test: lint types
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
+
+# With a torch that knows CUDA; PY may be another Python than that of .venv.
+PY ?= $(BIN)/python
+test-gpu:
+	@$(PY) -c 'import torch; raise SystemExit(not torch.cuda.is_available())' || { echo "there is no CUDA GPU here, or $(PY) cannot use it"; exit 1; }
+	$(PY) -m pytest -m "not slow" tests/propagation/test_kernels.py tests/propagation/test_graph_kernels.py \
+		tests/propagation/test_strides.py tests/propagation/test_captured.py tests/propagation/test_take_in_order.py \
+		tests/attacks/test_recorded.py tests/certificates/test_sampling.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

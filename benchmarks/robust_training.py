@@ -60,6 +60,7 @@ class Way:
         model_settings: its settings.
         self_training: whether all nodes of the training graph count.
         labeller: which model labels them, if not one of the same kind.
+        labeller_settings: its settings.
         attack: what it is trained against.
         epsilon: with this budget in all.
         local: and this one at each node.
@@ -72,6 +73,7 @@ class Way:
     model_settings: dict[str, Any] = field(default_factory=dict)
     self_training: bool = True
     labeller: str | None = None
+    labeller_settings: dict[str, Any] = field(default_factory=dict)
     attack: Attack | None = None
     epsilon: float | None = None
     local: float | None = None
@@ -83,6 +85,7 @@ _JOINT: Any = {"warmup_apart": False}
 _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
 _STURDY = {"init": "ppr", "alpha": 0.9, "dropout": 0.5}
+_LABELLER = {"init": "ppr", "alpha": 0.1, "dropout": 0.8}
 
 
 def _lrbcd(about: str, model: str = "GPRGNN", **settings: Any) -> Way:
@@ -161,6 +164,40 @@ OPTIONS = {
         local=4.0,
         preset="sturdy",
     ),
+    "sturdy-labels": Way(
+        "`sturdy`, on labels of GPRGNN with PageRank's coefficients, dropout 0.8 and weight decay 0.005",
+        model_settings=_STURDY,
+        labeller="GPRGNN",
+        labeller_settings=_LABELLER,
+        settings=TrainSettings(label_weight_decay=5e-3),
+        preset="sturdy",
+    ),
+    "sturdy-3-labels": Way(
+        "... and ε = 3, four times the degree",
+        model_settings=_STURDY,
+        labeller="GPRGNN",
+        labeller_settings=_LABELLER,
+        attack=GreedyRBCD(loss="log_margin").for_training(),
+        epsilon=3.0,
+        local=4.0,
+        settings=TrainSettings(label_weight_decay=5e-3),
+        preset="sturdy",
+    ),
+    "self-labels-drop": Way(
+        "self-training on the same labels, dropout 0.8, weight decay 0.005",
+        model_settings={"dropout": 0.8},
+        labeller="GPRGNN",
+        labeller_settings=_LABELLER,
+        settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
+    ),
+    "mlp-labels-drop": Way(
+        "an MLP on the same labels, dropout 0.8, weight decay 0.005",
+        model="MLP",
+        model_settings={"dropout": 0.8},
+        labeller="GPRGNN",
+        labeller_settings=_LABELLER,
+        settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
+    ),
     "greedy-1.5-clean": _greedy("... and half of the loss on the clean graph", 1.5, 2.0, clean_share=0.5),
     "greedy-1.5-average": _greedy("... and parameters averaged (0.95)", 1.5, 2.0, averaging=0.95),
     "greedy-1.5-slow": _greedy("... and the budget rises over 50 epochs", 1.5, 2.0, epsilon_warmup=50),
@@ -219,8 +256,9 @@ def freshly_trained(
     settings = TrainSettings(**{**way.settings, "seed": unit.seed})
     labels: Any = way.self_training
     if way.labeller is not None:
-        labeller = ep.models.build(way.labeller, data.num_features, ep.num_classes(data), seed=unit.seed).to(device)
-        labels = ep.training.pseudo_labels(labeller, split, progress=False, **settings)
+        sizes = (data.num_features, ep.num_classes(data))
+        labeller = ep.models.build(way.labeller, *sizes, way.labeller_settings, seed=unit.seed).to(device)
+        labels = ep.training.pseudo_labels(labeller, split, preset=way.preset, progress=False, **settings)
     history = ep.train(
         model,
         split,

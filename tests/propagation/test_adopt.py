@@ -122,11 +122,11 @@ def test_the_fast_gradient_is_the_slow_one(name: str, data: Data) -> None:
     slow = model if name in WEIGHTED else EdgeWeighted(model).eval()
     loss, expected = by_autograd(slow, data, flips, weight)
     torch.testing.assert_close(found.loss, loss, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
     assert bool(expected.any())
     forced = EdgeGradientEngine(model, data, torch.arange(n), path="autograd")
     assert forced.path == "autograd"
-    torch.testing.assert_close(forced(flips, weight).at(all_pairs(n)), expected, rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(forced(flips, weight).at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", WRAPPED)
@@ -152,7 +152,7 @@ def test_models_without_weights_are_refused_until_they_are_wrapped(name: str, da
     found = engine(flips, weight)
     loss, expected = by_autograd(wrapped, data, flips, weight)
     torch.testing.assert_close(found.loss, loss, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_parameters_are_shared(data: Data) -> None:
@@ -310,7 +310,7 @@ def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Modu
     assert engine.path == "autograd"
     nothing = torch.empty(2, 0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
     expected = by_autograd(model, data, *nothing)[1]
-    torch.testing.assert_close(engine().at(all_pairs(n)), expected, rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(engine().at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(

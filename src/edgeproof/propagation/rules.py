@@ -2,7 +2,7 @@ r"""How an entry of the propagated matrix follows from the weight of its edge.
 
 A model propagates :math:`o = \hat A h` with entries :math:`\hat A_{uv}` that depend on the edge weights :math:`w`.
 Whoever knows the rule behind :math:`\hat A` knows the gradient of any edge weight, in the graph or not, from node
-quantities alone (see :mod:`~edgeproof.propagation.edge_gradient`).
+quantities alone (see :mod:`~edgeproof.propagation.pair_scores`).
 """
 
 from __future__ import annotations
