@@ -89,6 +89,15 @@ def test_single_precision_stays_within_the_budget(values: torch.Tensor) -> None:
         assert float(project_global(values, budget).double().sum()) <= budget * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("largest", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_very_large_values_stay_within_the_budget(dtype: torch.dtype, largest: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for values in (torch.rand(300, generator=generator, dtype=dtype), torch.ones(7, dtype=dtype)):
+        for budget in (0.0, 0.5, 3.0, 100.0):
+            assert float(project_global(values * largest, budget).double().sum()) <= budget * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 900.0, 1e6])
 @pytest.mark.parametrize("budget", [0.0, 0.3, 7.0, 1e9])
@@ -103,7 +112,7 @@ def test_without_the_host_it_is_the_same(budget: float, scale: float, dtype: tor
 
 
 def test_without_the_host_values_that_are_no_numbers_are_told_of() -> None:
-    for bad in (float("nan"), float("inf")):
+    for bad in (float("nan"), float("inf"), 1e17):
         _, finite = projections.project_global_unattended(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
         assert not bool(finite)
 
@@ -112,6 +121,8 @@ def test_values_that_are_no_numbers_raise() -> None:
     for bad in (torch.nan, torch.inf):
         with pytest.raises(ValueError, match="expected finite values"):
             project_global(torch.tensor([0.5, bad]), 1)
+    with pytest.raises(ValueError, match=r"expected values of at most 1.07374e\+09 to project, got 1e\+17"):
+        project_global(torch.tensor([1e17, 1e17, 1.0], dtype=torch.float64), 0)
     with pytest.raises(ValueError, match=r"floating-point values, got torch\.int64"):
         project_global(torch.tensor([1, 2]), 1)
 

@@ -510,3 +510,16 @@ def test_one_recording_over_a_dense_matrix_serves_all_budgets(data: Data, monkey
             ascend(target, block, Budget(total), steps, generator=generator(), watch=Watch(DEVICE, ignore))
         assert made_with[: len(expected)] == expected
         assert set(made_with) == {name == "GCN"}
+
+
+def test_few_steps_and_many_have_recordings_of_their_own(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one over a dense matrix, which many flips fill, and which is there once; the other over a sparse one."""
+    unrecorded(monkeypatch)
+    target = target_of(data)
+    target.engine("tanh_margin").recordable = True
+    for count in (recorded.EARLY, recorded.EARLY + 1):
+        attack = PRBCD(steps=count, fine_tune_steps=0, block_size=2000, keep_best=False)
+        attack.find(target, Budget(20), generator=generator(), watch=Watch(DEVICE, ignore))
+    few, many = (list(one.made.values()) for one in target.recordings.values())
+    assert {id(one.filled) for one in few} == {id(target.engine("tanh_margin").adjacency.filled)}
+    assert {one.filled for one in many} == {None}

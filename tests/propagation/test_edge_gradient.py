@@ -22,6 +22,8 @@ from edgeproof import losses
 from edgeproof.models import GraphModel
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pairs, in_graph, propagate, search
 from edgeproof.propagation.kernels import numba_cpu, reference
+from edgeproof.propagation.pair_scores import Attended
+from edgeproof.propagation.rules import Attention
 
 
 class TwoLayers(nn.Module):
@@ -611,6 +613,51 @@ def test_a_search_tile_by_tile_is_exact_whatever_the_tiles_round(name: str, monk
         found = gradient.top(k)
         assert torch.equal(found.pairs, expected[0])
         assert torch.equal(found.scores, expected[1])
+
+
+@pytest.mark.parametrize("name", ["GAT", "GPRGNN"])
+def test_tiles_are_as_near_as_the_search_takes_them_to_be(name: str) -> None:
+    """And not so much nearer that the bound could be of something else."""
+    data = ep.datasets.csbm("homophilous", num_nodes=150, p=0.05, q=0.01, seed=0)
+    gradient = EdgeGradientEngine(ep.models.build(name, 21, 2, seed=0), data, torch.arange(0, 150, 4))()
+    everyone, (u, v) = torch.arange(150), all_pairs(150)
+    tiles = torch.stack([score.tile(everyone, everyone) for score in gradient.scores]).sum(dim=0)[u, v]
+    differ = (tiles - gradient._unsigned(Pairs(u, v, 150))).abs().max()
+    assert 1e-3 < float(differ / search._slack(gradient.scores)) < 1
+
+
+def test_a_search_finds_what_it_can_where_a_node_has_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_FEW_PAIRS", 0)
+    data = ep.datasets.csbm("homophilous", num_nodes=60, p=0.1, q=0.02, seed=0)
+    gradient = EdgeGradientEngine(ep.models.build("GAT", 21, 2, seed=0), data, torch.arange(0, 60, 4))()
+    for score in gradient.scores:
+        score.own[7] = torch.nan
+    everything = all_pairs(60)
+    known = everything[:, (everything != 7).all(dim=0)]
+    expected = brute_force(gradient.at(known), known, 30)
+    assert torch.equal(gradient.top(30).pairs, expected[0])
+
+
+def test_coarse_products_of_matrices_are_allowed_for() -> None:
+    data = ep.datasets.csbm("homophilous", num_nodes=60, p=0.1, q=0.02, seed=0)
+    gradient = EdgeGradientEngine(ep.models.build("GAT", 21, 2, seed=0), data, torch.arange(0, 60, 4))()
+    slack, before = search._slack(gradient.scores), torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert float(search._slack(gradient.scores)) > 1000 * float(slack)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_the_largest_terms_of_attention_whatever_its_slope() -> None:
+    generator = torch.Generator().manual_seed(0)
+    numbers = [torch.randn(20, generator=generator, dtype=torch.float64) for _ in range(3)]
+    everyone = torch.arange(20)
+    for slope in (0.2, 1.0, -1.0):
+        rule = Attention(5 * numbers[0], 5 * numbers[1], numbers[2], torch.ones(20, dtype=torch.float64), slope)
+        b, h = (torch.randn(20, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+        score = Attended(rule, b, h, torch.randn(20, generator=generator, dtype=torch.float64))
+        assert float(score.tile(everyone, everyone).abs().max()) <= float(score.largest)
 
 
 def test_the_sign_is_right_where_the_last_pair_is_an_edge_and_others_follow(double: Data) -> None:

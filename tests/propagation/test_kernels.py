@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -252,3 +253,23 @@ def test_weighted_medians(backend: Backend, dtype: torch.dtype) -> None:
         found = backend.weighted_median(x, values, index)
         assert torch.equal(found, reference.weighted_median(x, values, index))
         assert found.shape == (rows, channels)
+
+
+@pytest.mark.parametrize(
+    "thresholds",
+    [np.linspace(0, 1, 64), np.linspace(-3, 1e5, 64), np.sort(np.random.default_rng(0).random(64)), np.ones(3)],
+    ids=["even", "wide", "uneven", "equal"],
+)
+def test_the_last_threshold_below_a_value(thresholds: np.ndarray) -> None:
+    width = thresholds[-1] - thresholds[0]
+    per_unit = (thresholds.size - 1) / width if width > 0 else 0.0
+    above = [
+        *thresholds[1:],
+        *(thresholds + 1),
+        *np.nextafter(thresholds, np.inf),
+        *np.random.default_rng(1).random(100),
+    ]
+    for value in (*above, 1e300, np.inf):
+        if value > thresholds[0]:
+            found = numba_cpu._last_below(thresholds, value, per_unit)
+            assert found == np.searchsorted(thresholds, value) - 1

@@ -21,8 +21,8 @@ _PASSES = {"cpu": 2, "cuda": 5}
 _SEARCHED = {"cuda"}
 # Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
 _STEPS_PER_UNIT = 1 << 36
-# Beyond this, single precision leaves too few digits behind the point.
-_LARGE = 1024.0
+# Beyond this, single precision leaves too few digits behind the point; and beyond that, double precision does.
+_LARGE, _TOO_LARGE = 1024.0, 2.0**30
 
 
 def project_global(p: Tensor, budget: float) -> Tensor:
@@ -38,7 +38,7 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     the values.
 
     Args:
-        p: any finite values, shape ``[b]``.
+        p: values of at most :math:`2^{30}`, shape ``[b]``.
         budget: :math:`\Delta \ge 0`.
 
     >>> project_global(torch.tensor([0.9, 0.8, -0.3]), 1.0)
@@ -53,6 +53,8 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     largest = p.detach().amax()
     if not bool(largest < torch.inf):
         raise ValueError(f"expected finite values, got {float(largest)}")
+    if bool(largest > _TOO_LARGE):
+        raise ValueError(f"expected values of at most {_TOO_LARGE:g} to project, got {float(largest):g}")
     limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
     threshold = threshold_between(_around_threshold(p.detach(), limit, largest), limit)
     if float(largest) > _LARGE:
@@ -69,11 +71,11 @@ def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor
         budget: in double precision, shape ``[1]``, not negative.
 
     Returns:
-        The projection; and whether all values are finite or, which is as good, minus infinity. If not, the projection is of no
-        use.
+        The projection; and whether all values can be projected: minus infinity can, what is very large cannot. If not, the
+        projection is of no use.
     """
     largest = p.detach().amax()
-    finite = largest < torch.inf
+    finite = largest <= _TOO_LARGE
     ends = _around_threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
     return dispatch.lowered(p.detach(), ends, budget, largest, _LARGE), finite
 

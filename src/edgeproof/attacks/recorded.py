@@ -44,7 +44,8 @@ class RecordedAscent:
     Args:
         target: what is under attack.
         block: of a kind with those that it will be run on: from the same nodes, and if ``size`` is none, of the same pairs.
-        steps: of a kind with those that it will make; only their number and learning rate may differ.
+        steps: of a kind with those that it will make; only their learning rate may differ, and their number, if it is on the
+            same side of :data:`EARLY`.
         keep_best: whether to remember the block of lowest accuracy.
         capacity: most pairs of non-zero weight; where all pairs stay, any number will do. If it is half of
             ``steps.size``, the largest are kept where there are more: as many as plain steps keep of a block that is drawn
@@ -87,7 +88,7 @@ class RecordedAscent:
         self.filled: Filled | FilledAt | None = None
         if is_dense(target, block, steps):
             graph = self.engine.adjacency
-            self.filled = FilledAt(graph, *block.pairs.both) if size is None else Filled(graph)
+            self.filled = FilledAt(graph, *block.pairs.both) if size is None else graph.filled
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())

@@ -221,6 +221,12 @@ class Adjacency:
         merged = Pattern(rowptr, col, diagonal, known.longest)
         return Adjacency(merged, weight, symmetric=True, rule=Plain())
 
+    @cached_property
+    def filled(self) -> Filled:
+        """As a dense matrix in which pairs are flipped; remembered."""
+        with _outliving():
+            return Filled(self)
+
     def dense(self) -> Tensor:
         """As an ordinary matrix: for small graphs, tests and pictures."""
         matrix = self.weight.new_zeros(self.num_nodes, self.num_nodes)
@@ -297,7 +303,7 @@ class FilledAt:
     """
 
     def __init__(self, adjacency: Adjacency, u: Tensor, v: Tensor) -> None:
-        self.filled = Filled(adjacency)
+        self.filled = adjacency.filled
         known, both = self.filled.known, self.filled.places(u, v)
         # Which pair is flipped at each place, and in which direction; the first in none where there is no pair.
         self.pair = torch.zeros_like(known, dtype=torch.int32)

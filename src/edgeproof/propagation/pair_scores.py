@@ -97,8 +97,9 @@ class Attended:
     def largest(self) -> Tensor:
         """What the terms of no score exceed, added up without their signs."""
         everyone = torch.arange(self.own.numel(), device=self.own.device)
-        # Attention grows with what a sender says.
-        most = self._attention(self.rule.receiver + self.rule.sender.amax(), everyone)
+        # Attention is largest at one of the two: between them it falls, if at all, before it grows.
+        ends = (self._attention(self.rule.receiver + end, everyone) for end in self.rule.sender.aminmax())
+        most = torch.maximum(*ends)
         terms: Tensor = most * (self.b.norm(dim=1) * self.h.norm(dim=1).amax() + self.own.abs())
         return 2 * terms.amax()
 

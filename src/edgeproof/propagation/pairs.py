@@ -47,7 +47,7 @@ class Pairs:
 
     @classmethod
     def from_number(cls, number: Tensor, num_nodes: int) -> Pairs:
-        """From ascending numbers.
+        """From ascending numbers, which are kept: they must not be changed afterwards.
 
         >>> Pairs.from_number(torch.arange(6), 4).both
         tensor([[0, 0, 0, 1, 1, 2],

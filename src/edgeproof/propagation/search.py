@@ -26,6 +26,8 @@ _FEW_PAIRS = 1 << 22
 _SAMPLE = 1 << 22
 # Thresholds tried, and keys held at once, before the search goes tile by tile.
 _TRIES = 3
+# What the factors of products of matrices may be rounded to, by torch's settings.
+_UNIT_OF = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-7}
 _MOST_KEYS = 1 << 26
 
 
@@ -81,11 +83,16 @@ def _search_tiles(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
 
 def _promising(tile: Tensor, running: Running, slack: Tensor) -> Tensor:
     """Which scores of a tile may be among the best, though a tile adds up in another order than what is compared."""
-    good = (tile >= running.threshold - slack) & (tile > -torch.inf)
+    good = (tile >= _lowered(torch.full_like(slack, running.threshold), slack)) & (tile > -torch.inf)
     if int(good.sum()) > 4 * running.k:
         # Only the k best of this tile can stay: those are no worse than its k-th best, but for the rounding of both.
-        good &= tile >= tile[good].topk(running.k, sorted=False).values.min() - 2 * slack
+        good &= tile >= _lowered(tile[good].topk(running.k, sorted=False).values.min(), 2 * slack)
     return good
+
+
+def _lowered(threshold: Tensor, slack: Tensor) -> Tensor:
+    """A threshold that leaves room for rounding; where nothing is known of that, one that anything exceeds."""
+    return torch.where(slack.isfinite(), threshold - slack, -torch.inf)
 
 
 def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, excluded: Tensor) -> None:
@@ -130,8 +137,16 @@ def _search_above(gradient: EdgeGradient, running: Running, nodes: Tensor, exclu
 
 
 def _slack(scores: Sequence[Scores]) -> Tensor:
-    """By how much a score in a tile may differ from what `at` gives: products are added up in another order."""
-    terms = [score.largest * 2 * max(8, score.b.size(1)) * torch.finfo(score.b.dtype).eps for score in scores]
+    """By how much a score in a tile may differ from what `at` gives: products are added up in another order.
+
+    Where torch may multiply matrices of single precision in a lower one, a tile is that much coarser.
+    """
+    terms = []
+    for score in scores:
+        unit = torch.finfo(score.b.dtype).eps
+        if score.b.dtype == torch.float32:
+            unit = max(unit, _UNIT_OF[torch.get_float32_matmul_precision()])
+        terms.append(score.largest * 2 * max(8, score.b.size(1)) * unit)
     return torch.stack(terms).sum()
 
 

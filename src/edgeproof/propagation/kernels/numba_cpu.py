@@ -142,10 +142,12 @@ def _last_below(thresholds: Array, value: float, per_unit: float) -> int:
 
     They are, but for rounding, equally far apart, so there is a good guess.
     """
-    last = int(min((value - thresholds[0]) * per_unit, thresholds.size - 1.0))
+    guess = (value - thresholds[0]) * per_unit
+    # What is no number is not below anything.
+    last = int(guess) if guess < thresholds.size - 1 else thresholds.size - 1
     while last + 1 < thresholds.size and thresholds[last + 1] < value:
         last += 1
-    while thresholds[last] >= value:
+    while last > 0 and thresholds[last] >= value:
         last -= 1
     return last
 
