@@ -54,7 +54,7 @@ def test_draws_on_a_gpu_are_the_same(
         "no edges": Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long)),
     }[case]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for first, count in ((0, 3), (10**6, 1)):
+    for first, count in ((0, 2), (10**6, 1)):
         expected = Sampler.of(data, Noise(*noise), seed=2**40 + 7)._draw_with_torch(first, count)
         found = Sampler.of(data.to(device), Noise(*noise), seed=2**40 + 7)._draw_with_triton(first, count)
         check_same(found, expected)

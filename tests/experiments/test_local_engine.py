@@ -204,7 +204,8 @@ def _dies_with_one(job: Job, mark: Path, *how: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+# With one process, each of several that follow one another imports torch.
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_job_that_dies_takes_no_other_with_it(
     processes: int, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
