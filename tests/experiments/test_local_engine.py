@@ -177,7 +177,11 @@ def _dies(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("worker", "failure"), [(_fails, "ValueError: no such thing as GCN"), (_dies, "its process was killed 3 times")]
+    ("worker", "failure"),
+    [
+        (_fails, "ValueError: no such thing as GCN"),
+        pytest.param(_dies, "its process was killed 3 times", marks=pytest.mark.slow),
+    ],
 )
 def test_failures_are_told_in_the_end(
     worker: Callable[..., None], failure: str, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch

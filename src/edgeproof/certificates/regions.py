@@ -26,7 +26,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binom
 
 Array = np.ndarray[Any, Any]
 
@@ -155,6 +154,9 @@ def _halves(first: int, end: int) -> list[tuple[int, int]]:
 
 def clopper_pearson(count: Array, samples: int, alpha: float) -> tuple[Array, Array]:
     """Exact confidence bounds of a probability from counts; each of the two fails with probability at most ``alpha``."""
+    # Half a second, which only who certifies should wait for.
+    from scipy.stats import beta
+
     count = np.asarray(count, dtype=float)
     with np.errstate(invalid="ignore"):
         lower = np.where(count > 0, beta.ppf(alpha, count, samples - count + 1), 0.0)
@@ -164,6 +166,8 @@ def clopper_pearson(count: Array, samples: int, alpha: float) -> tuple[Array, Ar
 
 @lru_cache(maxsize=4096)
 def _binomial(n: int, p: float) -> Array:
+    from scipy.stats import binom
+
     pmf: Array = binom.pmf(np.arange(n + 1), n, p)
     return pmf
 
