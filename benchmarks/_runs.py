@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
+import typer
 
 import edgeproof
 from edgeproof.result import describe_environment
@@ -48,6 +49,14 @@ def summary(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"{values[0]:.1f}"
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"
+
+
+def on(device: str) -> torch.device:
+    """A device of this machine, by name."""
+    place = torch.device(device)
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise typer.BadParameter("this machine has no CUDA GPU, or this torch cannot use it")
+    return place
 
 
 def write_record(path: Path, device: torch.device | str, **found: Any) -> None:

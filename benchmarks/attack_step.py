@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, write_record
+from _runs import made_by, on, write_record
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -412,9 +412,7 @@ def cuda(
     steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours are a hundred times as many.")] = 5,
 ) -> None:
     """Citeseer (block 500,000) and an arXiv-sized graph (block 3,000,000) on the GPU; exact search over all pairs."""
-    if not torch.cuda.is_available():
-        raise typer.BadParameter("this machine has no CUDA GPU")
-    device = torch.device("cuda")
+    device = on("cuda")
     rows = []
     data = citeseer(device)
     for name, peer in (("GPRGNN", PeerGPRGNN), ("GCN", PeerGCN)):
@@ -436,7 +434,7 @@ def cuda(
 @app.command()
 def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
     """How a step grows with nodes, edges, block and K, beside the time to move its data once."""
-    place = torch.device(device)
+    place = on(device)
     small = place.type == "cpu"
     base = {"nodes": 10_000 if small else 100_000, "edges": 50_000 if small else 1_000_000}
     base |= {"block": 250_000 if small else 2_000_000, "K": 10}

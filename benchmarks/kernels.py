@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, write_record
+from _runs import made_by, on, write_record
 from attack_step import arxiv_sized, citeseer
 from rich.console import Console
 from rich.table import Table
@@ -185,7 +185,7 @@ def disagreement(found: Any, expected: Any) -> float:
 @app.command()
 def run(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
     """Time every kernel. Run it alone on the machine."""
-    place = torch.device(device)
+    place = on(device)
     fast = next(one for one in BACKENDS if not one.not_supported_reasons([torch.zeros(1, device=place)]))
     rows = []
     shown = Table("kernel", "input", "plain, ms", f"{fast.name}, ms", "ratio", "differ by")

@@ -20,6 +20,7 @@ from edgeproof.attacks.watch import Watch
 from edgeproof.budget import Budget
 from edgeproof.graph import check_data, check_nodes, flip_pairs
 from edgeproof.models.predict import predict
+from edgeproof.propagation.in_graph import described
 from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs
 
@@ -255,8 +256,7 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     if labels is None:
         labels = data.y[nodes]
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:
-        found = f"{labels.dtype} {list(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {found}")
+        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {described(labels)}")
     elif int(labels.min()) < 0:
         raise ValueError(f"expected labels from 0, got {int(labels.min())}")
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}

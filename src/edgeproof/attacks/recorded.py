@@ -32,7 +32,7 @@ _LOOK_EVERY = 32
 _TABLE = 16
 # Of a graph of no more nodes than this, the adjacency matrix may be dense.
 _DENSE = 4096
-# So many steps after the first, and fewer, there still are very many flips.
+# Of so many steps, or fewer, most are early ones, which have very many flips.
 EARLY = 32
 
 

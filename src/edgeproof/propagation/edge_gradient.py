@@ -321,7 +321,7 @@ class EdgeGradientEngine:
         return self.signed(self.adjacency.weight.new_ones(len(pairs)), pairs, ascending)
 
     def signed(self, values: Tensor, pairs: Pairs, ascending: bool) -> Tensor:
-        """Values of pairs, with the other sign where a pair is an edge of the clean graph; in place.
+        """Values of pairs, with the other sign where a pair is an edge of the clean graph; the tensor given may be changed.
 
         Where the edges are is remembered for the pairs last asked for.
         """
