@@ -112,6 +112,21 @@ def _greedy(about: str, epsilon: float, local: float | None, dropout: float = 0.
     )
 
 
+def _sturdy(about: str, epsilon: float = 1.5, dropout: float = 0.5, labeller: bool = False) -> Way:
+    """The preset ``sturdy``, perhaps with more than its budget, more dropout, or labels of another model."""
+    return Way(
+        about,
+        model_settings={**_STURDY, "dropout": dropout},
+        labeller="GPRGNN" if labeller else None,
+        labeller_settings=_LABELLER if labeller else {},
+        attack=GreedyRBCD(loss="log_margin").for_training(),
+        epsilon=epsilon,
+        local=4 / 3 * epsilon,
+        settings=TrainSettings(label_weight_decay=5e-3) if labeller else TrainSettings(),
+        preset="sturdy",
+    )
+
+
 # The options of training, one at a time.
 OPTIONS = {
     "regular": Way("regular training", self_training=False),
@@ -155,34 +170,18 @@ OPTIONS = {
     "greedy-1.5-drop": _greedy("... and dropout 0.8, weight decay 0.005", 1.5, 2.0, dropout=0.8, weight_decay=5e-3),
     "greedy-0.5-drop": _greedy("... with ε = 0.5, the degree", 0.5, 1.0, dropout=0.8, weight_decay=5e-3),
     "sturdy": Way("the preset `sturdy`", model_settings=_STURDY, preset="sturdy"),
-    "sturdy-drop": Way("... and dropout 0.8", model_settings={**_STURDY, "dropout": 0.8}, preset="sturdy"),
-    "sturdy-3": Way(
-        "... with dropout 0.5, ε = 3, four times the degree",
-        model_settings=_STURDY,
-        attack=GreedyRBCD(loss="log_margin").for_training(),
-        epsilon=3.0,
-        local=4.0,
-        preset="sturdy",
+    "sturdy-drop": _sturdy("... and dropout 0.8", dropout=0.8),
+    "sturdy-3": _sturdy("... with dropout 0.5, ε = 3, four times the degree", 3.0),
+    "sturdy-3-drop": _sturdy("... and dropout 0.8", 3.0, dropout=0.8),
+    "sturdy-6-drop": _sturdy("... and ε = 6, eight times the degree", 6.0, dropout=0.8),
+    "sturdy-12-drop": _sturdy("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8),
+    "sturdy-labels": _sturdy(
+        "`sturdy`, on labels of GPRGNN with PageRank's coefficients, dropout 0.8 and weight decay 0.005", labeller=True
     ),
-    "sturdy-labels": Way(
-        "`sturdy`, on labels of GPRGNN with PageRank's coefficients, dropout 0.8 and weight decay 0.005",
-        model_settings=_STURDY,
-        labeller="GPRGNN",
-        labeller_settings=_LABELLER,
-        settings=TrainSettings(label_weight_decay=5e-3),
-        preset="sturdy",
-    ),
-    "sturdy-3-labels": Way(
-        "... and ε = 3, four times the degree",
-        model_settings=_STURDY,
-        labeller="GPRGNN",
-        labeller_settings=_LABELLER,
-        attack=GreedyRBCD(loss="log_margin").for_training(),
-        epsilon=3.0,
-        local=4.0,
-        settings=TrainSettings(label_weight_decay=5e-3),
-        preset="sturdy",
-    ),
+    "sturdy-3-labels": _sturdy("... and ε = 3, four times the degree", 3.0, labeller=True),
+    "sturdy-3-drop-labels": _sturdy("... and dropout 0.8", 3.0, dropout=0.8, labeller=True),
+    "sturdy-6-drop-labels": _sturdy("... and ε = 6, eight times the degree", 6.0, dropout=0.8, labeller=True),
+    "sturdy-12-drop-labels": _sturdy("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8, labeller=True),
     "self-labels-drop": Way(
         "self-training on the same labels, dropout 0.8, weight decay 0.005",
         model_settings={"dropout": 0.8},
