@@ -110,8 +110,8 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
     threshold = sample.topk(max(1, len(block) // 1000)).values[-1:]
 
     def found_above(to: Backend) -> Tensor:
-        """Whoever rounds may find some more."""
-        key, _ = to.pairs_above(b, h, node, threshold, 1 << 26)
+        """As the search asks: for a little more than is wanted, since backends add up in different orders."""
+        key, _ = to.pairs_above(b, h, node, threshold * (1 - 1e-4), 1 << 26)
         key = key.sort().values
         return key[reference.pair_scores(b, h, node, key // n, key % n) > threshold]
 
