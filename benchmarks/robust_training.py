@@ -65,7 +65,7 @@ class Way:
         epsilon: with this budget in all.
         local: and this one at each node.
         settings: what differs from the preset.
-        preset: which preset; ``sturdy`` has an attack and self-training of its own.
+        preset: which preset; ``sturdy`` has an attack and label models of its own.
     """
 
     about: str
@@ -84,7 +84,7 @@ class Way:
 _JOINT: Any = {"warmup_apart": False}
 _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _DECAY: Any = {"weight_decay": 5e-3, **_LABELS}
-_STURDY = {"init": "ppr", "alpha": 0.9, "dropout": 0.5}
+_PAGERANK = {"init": "ppr", "alpha": 0.9, "dropout": 0.5}
 _LABELLER = {"init": "ppr", "alpha": 0.1, "dropout": 0.8}
 
 
@@ -112,18 +112,30 @@ def _greedy(about: str, epsilon: float, local: float | None, dropout: float = 0.
     )
 
 
-def _sturdy(about: str, epsilon: float = 1.5, dropout: float = 0.5, labeller: bool = False) -> Way:
-    """The preset ``sturdy``, perhaps with more than its budget, more dropout, or labels of another model."""
+def _pagerank(about: str, epsilon: float = 1.5, dropout: float = 0.5, labeller: bool = False) -> Way:
+    """GPRGNN that begins with PageRank's coefficients, with much weight decay; perhaps on labels of another model."""
+    settings: Any = {"weight_decay": 2e-2, "min_epochs": 50, "max_epochs": 300, "patience": 100, **_LABELS}
     return Way(
         about,
-        model_settings={**_STURDY, "dropout": dropout},
+        model_settings={**_PAGERANK, "dropout": dropout},
         labeller="GPRGNN" if labeller else None,
         labeller_settings=_LABELLER if labeller else {},
         attack=GreedyRBCD(loss="log_margin").for_training(),
         epsilon=epsilon,
         local=4 / 3 * epsilon,
-        settings=TrainSettings(label_weight_decay=5e-3) if labeller else TrainSettings(),
-        preset="sturdy",
+        settings=TrainSettings(**settings | ({"label_weight_decay": 5e-3} if labeller else {})),
+    )
+
+
+def _near(about: str, alpha: float) -> Way:
+    """APPNP that looks at a node itself first, trained on the labels of a model that looks further."""
+    return Way(
+        about,
+        model="APPNP",
+        model_settings={"alpha": alpha, "dropout": 0.8},
+        labeller="GPRGNN",
+        labeller_settings=_LABELLER,
+        settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
     )
 
 
@@ -169,19 +181,19 @@ OPTIONS = {
     "greedy-1.5": _greedy("... ε = 1.5, twice the degree", 1.5, 2.0),
     "greedy-1.5-drop": _greedy("... and dropout 0.8, weight decay 0.005", 1.5, 2.0, dropout=0.8, weight_decay=5e-3),
     "greedy-0.5-drop": _greedy("... with ε = 0.5, the degree", 0.5, 1.0, dropout=0.8, weight_decay=5e-3),
-    "sturdy": Way("the preset `sturdy`", model_settings=_STURDY, preset="sturdy"),
-    "sturdy-drop": _sturdy("... and dropout 0.8", dropout=0.8),
-    "sturdy-3": _sturdy("... with dropout 0.5, ε = 3, four times the degree", 3.0),
-    "sturdy-3-drop": _sturdy("... and dropout 0.8", 3.0, dropout=0.8),
-    "sturdy-6-drop": _sturdy("... and ε = 6, eight times the degree", 6.0, dropout=0.8),
-    "sturdy-12-drop": _sturdy("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8),
-    "sturdy-labels": _sturdy(
-        "`sturdy`, on labels of GPRGNN with PageRank's coefficients, dropout 0.8 and weight decay 0.005", labeller=True
+    "pagerank": _pagerank("... and ε = 1.5, PageRank's coefficients to begin with, dropout 0.5, weight decay 0.02"),
+    "pagerank-drop": _pagerank("... and dropout 0.8", dropout=0.8),
+    "pagerank-3": _pagerank("... with dropout 0.5, ε = 3, four times the degree", 3.0),
+    "pagerank-3-drop": _pagerank("... and dropout 0.8", 3.0, dropout=0.8),
+    "pagerank-6-drop": _pagerank("... and ε = 6, eight times the degree", 6.0, dropout=0.8),
+    "pagerank-12-drop": _pagerank("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8),
+    "pagerank-labels": _pagerank(
+        "`pagerank`, on labels of GPRGNN with a teleport of 0.1, dropout 0.8 and weight decay 0.005", labeller=True
     ),
-    "sturdy-3-labels": _sturdy("... and ε = 3, four times the degree", 3.0, labeller=True),
-    "sturdy-3-drop-labels": _sturdy("... and dropout 0.8", 3.0, dropout=0.8, labeller=True),
-    "sturdy-6-drop-labels": _sturdy("... and ε = 6, eight times the degree", 6.0, dropout=0.8, labeller=True),
-    "sturdy-12-drop-labels": _sturdy("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8, labeller=True),
+    "pagerank-3-labels": _pagerank("... and ε = 3, four times the degree", 3.0, labeller=True),
+    "pagerank-3-drop-labels": _pagerank("... and dropout 0.8", 3.0, dropout=0.8, labeller=True),
+    "pagerank-6-drop-labels": _pagerank("... and ε = 6, eight times the degree", 6.0, dropout=0.8, labeller=True),
+    "pagerank-12-drop-labels": _pagerank("... and ε = 12, sixteen times the degree", 12.0, dropout=0.8, labeller=True),
     "self-labels-drop": Way(
         "self-training on the same labels, dropout 0.8, weight decay 0.005",
         model_settings={"dropout": 0.8},
@@ -196,6 +208,15 @@ OPTIONS = {
         labeller="GPRGNN",
         labeller_settings=_LABELLER,
         settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
+    ),
+    "appnp-0.7": _near("APPNP with a teleport of 0.7 on the same labels, dropout 0.8, weight decay 0.005", 0.7),
+    "appnp-0.8": _near("... with 0.8", 0.8),
+    "appnp-0.9": _near("... with 0.9", 0.9),
+    "sturdy": Way(
+        "the preset `sturdy`: with 0.8, against Greedy R-BCD with the log margin, ε = 1.5, twice the degree",
+        model="APPNP",
+        model_settings={"alpha": 0.8, "dropout": 0.8},
+        preset="sturdy",
     ),
     "greedy-1.5-clean": _greedy("... and half of the loss on the clean graph", 1.5, 2.0, clean_share=0.5),
     "greedy-1.5-average": _greedy("... and parameters averaged (0.95)", 1.5, 2.0, averaging=0.95),
@@ -256,8 +277,7 @@ def freshly_trained(
     labels: Any = way.self_training
     if way.labeller is not None:
         sizes = (data.num_features, ep.num_classes(data))
-        labeller = ep.models.build(way.labeller, *sizes, way.labeller_settings, seed=unit.seed).to(device)
-        labels = ep.training.pseudo_labels(labeller, split, preset=way.preset, progress=False, **settings)
+        labels = ep.models.build(way.labeller, *sizes, way.labeller_settings, seed=unit.seed).to(device)
     history = ep.train(
         model,
         split,
@@ -326,6 +346,24 @@ def run_options(
     """Train and attack every model that has no result yet."""
     chosen = units(dataset or ["citeseer"], seed or list(SEEDS), way or [])
     run_missing(chosen, measure, jobs=jobs, device=device, threads=threads, force=force)
+
+
+@app.command()
+def classes(
+    way: Annotated[list[str], typer.Option(help="Which ways to train; repeatable.")],
+    seed: Annotated[list[int] | None, typer.Option(help="Which splits; repeatable; 0, 1, 5 by default.")] = None,
+    device: Device = "cpu",
+) -> None:
+    """Clean accuracy class by class, of models that `run options` has left in runs/robust_training, or trains."""
+    rows = []
+    for unit in units(["citeseer"], seed or list(SEEDS), way):
+        model, split, _ = trained(unit, device)
+        for nodes, view in {"val": split.val, "test": split.test}.items():
+            right = ep.models.predict(model, view.data)[view.nodes].argmax(dim=1) == view.data.y[view.nodes]
+            by_class = [right[view.data.y[view.nodes] == label] for label in range(ep.num_classes(view.data))]
+            found = {"right": [int(one.sum()) for one in by_class], "nodes": [one.numel() for one in by_class]}
+            rows.append({"way": unit.way, "seed": unit.seed, "on": nodes, **found})
+    write_record(RESULTS / "classes.json", device, rows=rows)
 
 
 @app.command()

@@ -245,6 +245,21 @@ def test_adversarial_training_from_the_command_line(run: Run) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["model.safetensors", "model.safetensors.json"]
 
 
+def test_models_of_another_kind_label(run: Run) -> None:
+    assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
+    assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]
+    assert "hidden_channels=8" in Result.read("model.safetensors.json").training["labeller"]
+    for wrong, message in (
+        (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
+        (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
+        (("--label-set", "dropout=0.8"), "expected --label-model beside --label-set dropout=0.8"),
+        (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training"),
+    ):
+        code, _, err = run(*TRAIN, *wrong)
+        assert code == 1
+        assert message in err
+
+
 def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) -> None:
     run(*TRAIN, "--protocol", "as_released")
     trained = Result.read("model.safetensors.json")

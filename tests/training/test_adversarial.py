@@ -350,6 +350,7 @@ def test_a_preset_may_have_an_attack_of_its_own(split: Split) -> None:
     history = ep.train(build(), split, preset="sturdy", label_models=1, min_epochs=0, **{**SHORT, "max_epochs": 1})
     assert history.threat == usual
     assert history.pseudo_labels is not None
+    assert all(part in history.pseudo_labels.labeller for part in ("GPRGNN(", "alpha=0.1", "dropout=0.8"))
     assert history.config.weight_decay == PRESETS["sturdy"].config.weight_decay != TrainConfig().weight_decay
     options = {"preset": "sturdy", "self_training": False, "min_epochs": 0, **SHORT, "max_epochs": 1}
     assert ep.train(build(), split, epsilon=0.1, **options).threat == Threat(usual.attack, 0.1, usual.local)
@@ -406,7 +407,7 @@ def test_a_model_that_ignores_edge_weights_is_refused_before_labelling(
 def test_what_is_no_attack_is_refused(split: Split) -> None:
     with pytest.raises(TypeError, match=r"expected an attack of edgeproof\.attacks to train with, got 'LRBCD'"):
         ep.train(build(), split, attack="LRBCD", epsilon=0.1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="expected self_training to be True, False or PseudoLabels"):
+    with pytest.raises(TypeError, match="expected self_training to be True, False, a model or PseudoLabels"):
         ep.train(build(), split, self_training="yes")  # type: ignore[arg-type]
 
 

@@ -147,6 +147,34 @@ def test_the_final_model_is_trained_on_all_nodes_of_the_training_graph(split: Sp
     assert switched.summary()["label_accuracy"] == found.accuracy
 
 
+def test_another_kind_of_model_may_label(split: Split) -> None:
+    labeller = build("APPNP", seed=3)
+    before = [parameter.clone() for parameter in labeller.parameters()]
+    found = pseudo_labels(labeller, split, **SHORT)
+    own = pseudo_labels(build(), split, **SHORT)
+    assert not torch.equal(found.confidence, own.confidence)
+    assert found.labeller.startswith("APPNP(")
+    assert own.labeller.startswith("GCN(")
+    one, two = build(seed=5), build(seed=5)
+    history = ep.train(one, split, self_training=labeller, **SHORT)
+    assert all(torch.equal(a, b) for a, b in zip(before, labeller.parameters(), strict=True))
+    expected = ep.train(two, split, self_training=found, **SHORT)
+    assert history.epochs == expected.epochs
+    assert history.pseudo_labels is not None
+    assert torch.equal(history.pseudo_labels.labels, found.labels)
+    assert history.summary()["labeller"] == found.labeller
+
+
+def test_a_labeller_that_does_not_fit_is_refused_before_anything_is_trained(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_training, "fit", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="expected model and features of one type"):
+        ep.train(build(), split, self_training=build().double(), **SHORT)
+    with pytest.raises(ValueError, match="expected logits of shape"):
+        ep.train(build(), split, self_training=ep.models.build("GCN", 21, 1), **SHORT)
+
+
 def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = self_training.fit
     trained: list[nn.Module] = []

@@ -81,8 +81,16 @@ def train(
     self_training: Annotated[
         bool | None,
         typer.Option(
-            help="Whether other models of the same kind label the unlabelled nodes first; else as the preset."
+            help="Whether other models label the unlabelled nodes first, of the same kind or as the preset has them; "
+            "else as the preset."
         ),
+    ] = None,
+    label_model: Annotated[
+        str | None, typer.Option(help="Self-training on labels of models of this kind; one of those of --model.")
+    ] = None,
+    label_setting: Annotated[
+        list[str] | None,
+        typer.Option("--label-set", help="A setting of these models as name=value, such as dropout=0.8; repeatable."),
     ] = None,
     preset: Annotated[
         str,
@@ -165,12 +173,22 @@ def train(
     elif attack_setting:
         raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
     check_threatened(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
-    settings = parse_settings(setting or [])
+    settings, label_settings = parse_settings(setting or []), parse_settings(label_setting or [])
     ep.models.build(model, 1, 2, settings)
+    if label_model is not None:
+        if self_training is False:
+            raise ValueError(f"expected no --label-model with --no-self-training, got {label_model}")
+        ep.models.build(label_model, 1, 2, label_settings)
+    elif label_settings:
+        raise ValueError(f"expected --label-model beside --label-set {' '.join(label_setting or [])}, got none")
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
-    network = ep.models.build(model, graph.num_features, ep.num_classes(graph), settings, seed=seed).to(place)
+    sizes = graph.num_features, ep.num_classes(graph)
+    network = ep.models.build(model, *sizes, settings, seed=seed).to(place)
+    labeller: torch.nn.Module | bool | None = self_training
+    if label_model is not None:
+        labeller = ep.models.build(label_model, *sizes, label_settings, seed=seed).to(place)
     initial = {name: value.clone() for name, value in network.state_dict().items()}
     parts = splitter(graph).to(place)
     try:
@@ -184,7 +202,7 @@ def train(
                 epsilon=epsilon,
                 local=local,
                 count=count,
-                self_training=self_training,
+                self_training=labeller,
                 preset=preset,
                 checkpoint=checkpoint,
                 progress=not quiet,

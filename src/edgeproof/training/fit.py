@@ -13,14 +13,14 @@ from edgeproof._files import check_writable
 from edgeproof._modules import check_forgets
 from edgeproof.attacks.base import Attack
 from edgeproof.graph import check_data, check_nodes
-from edgeproof.models import predict
+from edgeproof.models import build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
 from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History, Observer
 from edgeproof.training.loop import fit
-from edgeproof.training.presets import configure
+from edgeproof.training.presets import Preset, configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
 from edgeproof.training.warm_up import warm_up
 
@@ -33,7 +33,7 @@ def train(
     epsilon: float | None = None,
     local: float | None = None,
     count: str = "incident",
-    self_training: bool | PseudoLabels | None = None,
+    self_training: bool | nn.Module | PseudoLabels | None = None,
     preset: str | TrainConfig = "paper",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
@@ -57,10 +57,11 @@ def train(
         epsilon: the attack's budget, as a share of the edges at the nodes that count.
         local: its budget at each node, as a share of the node's degree; none for no local budgets.
         count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
-        self_training: whether other models of the same kind label the unlabelled nodes first, so that all nodes of the
-            training graph count; or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it: with
-            ``"paper"`` no.
-        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and self-training of its own; or
+        self_training: whether other models label the unlabelled nodes first, so that all nodes of the training graph count:
+            models of the kind that is trained, or those of the preset, if it has some. Or a model, of whose kind they are to
+            be; it is not changed. Or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it:
+            with ``"paper"`` no.
+        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and label models of its own; or
             settings as a :class:`TrainConfig`.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
@@ -94,18 +95,22 @@ def train(
     self_training = chosen.self_training if self_training is None else self_training
     check_threatened(config, threat)
     file = _checked(checkpoint, checkpoint_every)
-    if not isinstance(self_training, (bool, PseudoLabels)):
-        raise TypeError(f"expected self_training to be True, False or PseudoLabels, got {self_training!r}")
+    if not isinstance(self_training, (bool, nn.Module, PseudoLabels)):
+        raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {self_training!r}")
     _check_ready(model, split)
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
         _check_labels(known, split)
+    labeller = self_training if isinstance(self_training, nn.Module) else None
     if self_training is True:
+        labeller = _labeller_of(chosen, model, split)
+    if labeller is not None:
         check_unlabeled(split)
-    if self_training is True or (config.warmup_apart and config.warmup_epochs):
-        _check_threat(model, split, threat, everyone=bool(self_training))
-    if self_training is True:
-        known = vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+        _check_ready(labeller, split)
+    if labeller is not None or (config.warmup_apart and config.warmup_epochs):
+        _check_threat(model, split, threat, everyone=self_training is not False)
+    if labeller is not None:
+        known = vote(labeller, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
@@ -182,6 +187,16 @@ def _checked(checkpoint: str | Path | None, every: int) -> Path | None:
         return None
     check_writable(Path(checkpoint))
     return Path(checkpoint)
+
+
+def _labeller_of(preset: Preset, model: nn.Module, split: Split) -> nn.Module:
+    """The kind of model that labels: the preset's own, or the one that is trained."""
+    if preset.labeller is None:
+        return model
+    parameter, sizes = next(model.parameters()), (split.train.data.x.size(1), predict(model, split.train.data).size(1))
+    return build(preset.labeller, *sizes, preset.labeller_settings, seed=preset.config.seed).to(
+        parameter.device, parameter.dtype
+    )
 
 
 def _check_threat(model: nn.Module, split: Split, threat: Threat | None, *, everyone: bool) -> None:

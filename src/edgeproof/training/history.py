@@ -96,6 +96,7 @@ class History:
             }
         if self.pseudo_labels is not None:
             summary |= {
+                "labeller": self.pseudo_labels.labeller,
                 "label_val_accuracy": self.pseudo_labels.val_accuracy,
                 "label_accuracy": self.pseudo_labels.accuracy,
             }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
@@ -19,28 +21,35 @@ class Preset:
         config: settings of the loop.
         threat: what is trained against, where the caller names no attack; none for clean training.
         self_training: whether unlabelled nodes are labelled first, where the caller does not say.
+        labeller: the model that labels them, by name; none for one of the kind that is trained.
+        labeller_settings: its settings.
     """
 
     about: str
     config: TrainConfig
     threat: Threat | None = None
     self_training: bool = False
+    labeller: str | None = None
+    labeller_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 PRESETS = {
     "paper": Preset("the paper's settings; regular training unless an attack is given", TrainConfig()),
     "sturdy": Preset(
-        "self-training against a much larger budget than any that is evaluated, with stronger regularisation",
+        "self-training on labels of GPRGNN, against a much larger budget than any that is evaluated; for a model that looks at a "
+        "node's own features first, such as APPNP with alpha=0.8 and dropout=0.8",
         TrainConfig(
-            weight_decay=2e-2,
+            weight_decay=5e-3,
             min_epochs=50,
             max_epochs=300,
             patience=100,
             label_models=5,
-            label_weight_decay=1e-3,
+            label_weight_decay=5e-3,
         ),
         Threat(GreedyRBCD(loss="log_margin").for_training(), epsilon=1.5, local=2.0),
         self_training=True,
+        labeller="GPRGNN",
+        labeller_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
     ),
 }
 

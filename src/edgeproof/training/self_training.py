@@ -44,6 +44,7 @@ class PseudoLabels:
             they are -1 there, for not known.
         histories: how each model was trained.
         voters: which of them had a vote.
+        labeller: which kind of model answered.
         doubt: why not to trust the labels, where there is a reason.
     """
 
@@ -53,6 +54,7 @@ class PseudoLabels:
     accuracy: float | None
     histories: tuple[History, ...]
     voters: tuple[int, ...]
+    labeller: str
     doubt: str | None = None
 
     def __repr__(self) -> str:
@@ -116,6 +118,7 @@ def vote(
         accuracy=float((labels[checked] == truth[checked]).double().mean()) if checked.numel() else None,
         histories=tuple(histories),
         voters=voters,
+        labeller=_kind(model),
     )
     chance = float(torch.bincount(val_truth).max()) / val_truth.numel()
     if result.val_accuracy >= min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
@@ -133,6 +136,12 @@ def check_unlabeled(split: Split) -> None:
     """Raise unless there are nodes to label."""
     if not split.train.unlabeled.numel():
         raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
+
+
+def _kind(model: nn.Module) -> str:
+    """In words: a model's name, and its settings, where they are known."""
+    settings = model.settings if isinstance(model, GraphModel) else {}
+    return f"{type(model).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 def another(model: nn.Module, seed: int) -> nn.Module:
