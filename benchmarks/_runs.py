@@ -85,5 +85,5 @@ def source() -> str:
 def made_by(record: dict[str, Any]) -> str:
     """Command, day and machine, for a page."""
     machine = ", ".join(f"{key} {value}" for key, value in record["environment"].items())
-    day = f", on {record['day']} with source {record['source']}" if "day" in record else ""
-    return f"`{record['command']}` on {machine}, {record['threads']} CPU threads{day}."
+    when = f"on {record['day']} with source {record['source']}"
+    return f"`{record['command']}` on {machine}, {record['threads']} CPU threads, {when}."
