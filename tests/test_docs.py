@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -11,6 +13,8 @@ from edgeproof.experiments import STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
+from edgeproof.result import Result
+from edgeproof.training.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -55,3 +59,26 @@ def test_the_page_of_tables_is_that_of_the_store() -> None:
     store = Store(ROOT / "results" / "experiments")
     shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)])
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
+
+
+def test_the_figures_of_the_preset_are_of_the_preset() -> None:
+    files = sorted((ROOT / "results" / "robust_training").glob("options-citeseer-sturdy-strict-[0-9].json"))
+    preset = PRESETS["sturdy"]
+    assert len(files) == 10
+    assert preset.threat is not None
+    wanted = {
+        **asdict(preset.config),
+        "attack": repr(preset.threat.attack),
+        "epsilon": preset.threat.epsilon,
+        "local": preset.threat.local,
+    }
+    for file in files:
+        result = Result.read(file)
+        wanted["seed"] = result.seed
+        assert {name: result.training[name] for name in wanted} == wanted
+        assert (result.model["settings"]["alpha"], result.model["settings"]["dropout"]) == (0.8, 0.8)
+    means = [
+        100 * mean(Result.read(file).score("test", attack, epsilon) for file in files)
+        for attack, epsilon in (("clean", 0.0), ("LRBCD", 0.25))
+    ]
+    assert f"{means[0]:.1f} clean and {means[1]:.1f} under LR-BCD" in (ROOT / "docs" / "training.md").read_text("utf-8")

@@ -36,8 +36,8 @@ class Preset:
 PRESETS = {
     "paper": Preset("the paper's settings; regular training unless an attack is given", TrainConfig()),
     "sturdy": Preset(
-        "self-training on labels of GPRGNN, against a much larger budget than any that is evaluated; for a model that looks at a "
-        "node's own features first, such as APPNP with alpha=0.8 and dropout=0.8",
+        "self-training on labels of GPRGNN, against a much larger budget than any that is evaluated; for models that look at "
+        "a node's own features first, such as APPNP with alpha=0.8 and dropout=0.8",
         TrainConfig(
             weight_decay=5e-3,
             min_epochs=50,
