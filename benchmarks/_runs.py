@@ -17,6 +17,7 @@ import torch
 import typer
 
 import edgeproof
+from edgeproof.experiments.engines.local import end_with_parent
 from edgeproof.result import describe_environment
 
 
@@ -37,7 +38,7 @@ def run_missing(
     missing = [unit for unit in units if force or not unit.path.exists()]
     print(f"{len(missing)} of {len(units)} models to train and test", flush=True)
     # Spawned, because CUDA does not survive a fork.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         for future in as_completed([pool.submit(measure, unit, device, threads) for unit in missing]):
             print(future.result(), flush=True)
 
