@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._tensors import on_host
+from edgeproof._threads import share_with_torch
 from edgeproof.certificates import _compiled_sampling as compiled
 from edgeproof.certificates._compiled_sampling import EDGES, FIRST, SECOND, STEP
 from edgeproof.certificates.regions import Noise
@@ -103,6 +104,7 @@ class Sampler:
 
     def _draw_compiled(self, first: int, count: int) -> Pattern:
         """The same by compiled loops, a sample per thread; nothing is sorted."""
+        share_with_torch()
         n, number = self.num_nodes, self.edges.number.numpy()
         capacity = len(number) + _most_gaps(num_pairs(n), self.noise.p_add)
         while True:

@@ -26,7 +26,8 @@ class TrainConfig:
             released scripts. Otherwise its epochs are the first ones of the run, on the same nodes and labels and with the same
             optimizer, which then often is at its best after few epochs.
         max_epochs: most epochs of the main loop.
-        min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience.
+        min_epochs: epochs of the main loop that cannot be the best one, and do not count towards patience; label models may end
+            before.
         patience: epochs without a better validation loss after which training stops.
         validate_every: epochs between validations, each of them under attack in adversarial training; the last epoch is
             validated always.
@@ -92,13 +93,18 @@ class TrainConfig:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
 
     def on_labelled_nodes(self) -> TrainConfig:
-        """The settings of a clean run before this one, on the labelled nodes alone: of label models, and of a warm-up apart."""
+        """The settings of a clean run before this one, on the labelled nodes alone: of label models, and of a warm-up apart.
+
+        Such runs are at their best after few epochs, every one of which is looked at, however this one is watched.
+        """
         return replace(
             self,
             loss="cross_entropy",
             weight_decay=self.label_weight_decay,
             warmup_epochs=0,
             warmup_apart=False,
+            min_epochs=0,
+            validate_every=1,
             averaging=0.0,
             warm_start=False,
         )

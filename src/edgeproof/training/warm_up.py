@@ -30,7 +30,7 @@ def warm_up(
         The settings of what follows, which has no warm-up any more.
     """
     epochs = config.warmup_epochs
-    alone = replace(config.on_labelled_nodes(), max_epochs=epochs, min_epochs=0, patience=epochs, validate_every=1)
+    alone = replace(config.on_labelled_nodes(), max_epochs=epochs, patience=epochs)
     nodes = split.train.nodes
     try:
         fit(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgeproof._threads import share_with_torch
 from edgeproof.propagation.kernels import _numba_greedy as greedy
 from edgeproof.propagation.kernels import _plain_projections as projections
 from edgeproof.propagation.kernels import reference
@@ -25,7 +26,6 @@ summary = (
 
 Array = np.ndarray[Any, Any]
 
-_MOST_THREADS = numba.get_num_threads()
 # Fewer multiplications than this are done before the threads have woken up.
 _SMALL = 1 << 15
 _STRETCH = 4096
@@ -295,9 +295,8 @@ def _array(tensor: Tensor) -> Array:
 
 
 def _set_threads(work: int) -> None:
-    """As many threads as torch may use, so that a process told to stay small does; one where more would not have woken up.
+    """As many threads as torch has; one where more would not have woken up.
 
     The arithmetic of a pair is the same however many pairs and threads there are, and so is its rounding.
     """
-    threads = 1 if work < _SMALL else torch.get_num_threads()
-    numba.set_num_threads(min(threads, _MOST_THREADS))
+    share_with_torch(1 if work < _SMALL else None)
