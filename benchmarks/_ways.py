@@ -123,7 +123,7 @@ OPTIONS = {
     ),
     "pagerank-drop": _pagerank("`pagerank` with dropout 0.8", dropout=0.8),
     "pagerank-3": _pagerank("`pagerank` with ε = 3, four times the degree", 3.0),
-    "pagerank-3-drop": _pagerank("... and dropout 0.8", 3.0, dropout=0.8),
+    "pagerank-3-drop": _pagerank("`pagerank` with dropout 0.8, ε = 3, four times the degree", 3.0, dropout=0.8),
     "pagerank-6-drop": _pagerank("`pagerank` with dropout 0.8, ε = 6, eight times the degree", 6.0, dropout=0.8),
     "pagerank-12-drop": _pagerank("`pagerank` with dropout 0.8, ε = 12, 16 times the degree", 12.0, dropout=0.8),
     "pagerank-labels": _pagerank(

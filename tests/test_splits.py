@@ -204,3 +204,10 @@ def test_strict_splits_are_checked_for_leaks(sbm: Data) -> None:
         assert same.fingerprint == strict.fingerprint
     with pytest.raises(ValueError, match="unknown protocol 'strikt': did you mean 'strict'"):
         ep.splits.by_protocol(sbm, model="GCN", protocol="strikt")
+
+
+def test_a_leak_in_a_strict_split_is_an_error(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ep.splits.transductive(sbm, 3)
+    monkeypatch.setattr("edgeproof.splits.inductive", lambda *_: whole)
+    with pytest.raises(ep.splits.LeakError):
+        ep.splits.by_protocol(sbm, 3, model="GCN")

@@ -245,6 +245,15 @@ def test_adversarial_training_from_the_command_line(run: Run) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["model.safetensors", "model.safetensors.json"]
 
 
+def test_the_attack_of_a_preset_may_have_other_settings(run: Run) -> None:
+    preset = ("--preset", "sturdy", "--no-self-training", "--train-set", "min_epochs=0")
+    code, _, err = run(*TRAIN, *preset, "--attack-set", "steps=2", "--attack-set", "block_size=5000")
+    assert code == 0, err
+    training = Result.read("model.safetensors.json").training
+    assert training["attack"] == repr(ep.attacks.GreedyRBCD(steps=2, block_size=5000, loss="log_margin"))
+    assert (training["epsilon"], training["local"], training["weight_decay"]) == (1.5, 2.0, 5e-3)
+
+
 def test_models_of_another_kind_label(run: Run) -> None:
     assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
     assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]

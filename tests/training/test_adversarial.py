@@ -21,7 +21,7 @@ from edgeproof.splits import Split
 from edgeproof.training import History, Threat, TrainConfig, loop
 from edgeproof.training.adversarial import Adversary
 from edgeproof.training.config import TrainSettings
-from edgeproof.training.presets import PRESETS, configure
+from edgeproof.training.presets import PRESETS, Preset, configure
 
 ATTACK = LRBCD(steps=3, block_size=2_000, samples=2)
 AGAINST: dict[str, Any] = {"attack": ATTACK, "epsilon": 0.1, "local": 0.5}
@@ -356,6 +356,34 @@ def test_a_preset_may_have_an_attack_of_its_own(split: Split) -> None:
     assert ep.train(build(), split, epsilon=0.1, **options).threat == Threat(usual.attack, 0.1, usual.local)
     assert ep.train(build(), split, **AGAINST, **options).threat == Threat(ATTACK, 0.1, 0.5)
     assert ep.train(build(), split, **AGAINST, **options).pseudo_labels is None
+    threat = ep.train(build(), split, count="half_degree", **options).threat
+    assert threat == Threat(usual.attack, usual.epsilon, usual.local, "half_degree")
+
+
+def test_label_models_of_a_preset_are_of_the_models_precision(split: Split) -> None:
+    views = {name: getattr(split, name) for name in ("train", "val", "test")}
+    double = {name: replace(view, data=view.data.clone()) for name, view in views.items()}
+    for view in double.values():
+        view.data.x = view.data.x.double()
+    history = ep.train(
+        build().double(),
+        replace(split, **double),
+        preset="sturdy",
+        label_models=1,
+        min_epochs=0,
+        **{**SHORT, "max_epochs": 1},
+    )
+    assert history.pseudo_labels is not None
+    assert history.pseudo_labels.confidence.dtype == torch.float64
+
+
+def test_a_preset_of_ones_own(split: Split) -> None:
+    mine = Preset("mine", TrainConfig(max_epochs=4, warmup_epochs=0), Threat(ATTACK, 0.1, 0.5), self_training=True)
+    history = ep.train(build("GCN"), split, preset=mine, patience=3, progress=False)
+    assert history.config == TrainConfig(max_epochs=4, warmup_epochs=0, patience=3)
+    assert history.threat == mine.threat
+    assert history.pseudo_labels is not None
+    assert history.pseudo_labels.labeller.startswith("GCN(")
 
 
 # Mistakes and faults.

@@ -173,6 +173,11 @@ def test_a_labeller_that_does_not_fit_is_refused_before_anything_is_trained(
         ep.train(build(), split, self_training=build().double(), **SHORT)
     with pytest.raises(ValueError, match="expected logits of shape"):
         ep.train(build(), split, self_training=ep.models.build("GCN", 21, 1), **SHORT)
+    with pytest.raises(ValueError, match="expected label models with the 2 classes of the model, got 5 from GCN"):
+        ep.train(build(), split, self_training=ep.models.build("GCN", 21, 5), **SHORT)
+    threat: dict[str, Any] = {"attack": ep.attacks.LRBCD(block_size=40), "epsilon": 0.15}
+    with pytest.raises(ValueError, match="expected block_size >= twice the budget"):
+        ep.train(build(), split, self_training=build("APPNP"), **threat, **SHORT)
 
 
 def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +186,7 @@ def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.Monke
 
     def failing(model: nn.Module, *arguments: Any, **options: Any) -> ep.training.History:
         history = fit(model, *arguments, **options)
-        if len(trained) == 1:
+        if len(trained) == 2:
             with torch.no_grad():
                 for parameter in list(model.parameters())[-2:]:
                     parameter.neg_()
@@ -190,10 +195,16 @@ def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(self_training, "fit", failing)
     found = pseudo_labels(build("MLP"), split, label_models=3, **SHORT)
-    assert found.voters == (0, 2)
-    mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 2)]).mean(0)
+    assert found.voters == (0, 1)
+    mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 1)]).mean(0)
     assert torch.equal(found.labels[split.train.unlabeled], mean.argmax(dim=1)[split.train.unlabeled])
     assert len({history.config.seed for history in found.histories}) == 3
+    # Validated together, not one by one.
+    answers = torch.stack([ep.models.predict(trained[index], split.val.data).softmax(dim=1) for index in (0, 1)]).mean(
+        0
+    )
+    nodes = split.val.nodes
+    assert found.val_accuracy == float(losses.accuracy(answers[nodes], split.val.data.y[nodes]))
 
 
 def test_label_models_have_settings_of_their_own(split: Split) -> None:
@@ -204,6 +215,8 @@ def test_label_models_have_settings_of_their_own(split: Split) -> None:
         label_weight_decay=0.3,
         averaging=0.9,
         warm_start=True,
+        min_epochs=30,
+        validate_every=7,
         loss="tanh_margin",
         **SHORT,
     )
@@ -216,6 +229,7 @@ def test_label_models_have_settings_of_their_own(split: Split) -> None:
             0,
         )
         assert not config.warm_start
+        assert (config.min_epochs, config.validate_every) == (0, 1)
         assert config.seed == 1_000_000 + index
 
 
@@ -275,6 +289,26 @@ def test_another_model_of_the_same_kind() -> None:
     again = another(theirs, 1)
     weights = [(a, b) for a, b in zip(theirs.parameters(), again.parameters(), strict=True) if a.dim() > 1]
     assert all(not torch.equal(a, b) for a, b in weights)
+
+
+def test_parts_that_cannot_be_reset_are_named() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self, *, own: bool) -> None:
+            super().__init__()
+            self.inner, self.last = build("GPRGNN"), nn.Linear(2, 2)
+            if own:
+                self.scale = nn.Parameter(torch.ones(2))
+                self.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Wrapper(own=False)
+        again = another(model, 1)
+    assert isinstance(again, Wrapper)
+    assert not torch.equal(again.inner.gamma, model.inner.gamma)
+    assert not torch.equal(again.last.weight, model.last.weight)
+    with pytest.warns(LabelWarning, match="^scale of Wrapper keep their values"):
+        another(Wrapper(own=True), 1)
 
 
 def test_the_papers_settings_of_label_models() -> None:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -166,12 +166,15 @@ def train(
         {**parse_settings(train_setting or []), **{name: value for name, value in named.items() if value is not None}},
     )
     chosen = configure(preset, given)
-    against = None
-    if attack is not None:
-        usual = ep.attacks.build(attack).for_training()
-        against = ep.attacks.build(attack, {**asdict(usual), **parse_settings(attack_setting or [])})
-    elif attack_setting:
-        raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
+    against = None if attack is None else ep.attacks.build(attack).for_training()
+    if attack_setting:
+        usual = chosen.threat.attack if against is None and chosen.threat is not None else against
+        if usual is None:
+            raise ValueError(f"expected --attack beside --attack-set {' '.join(attack_setting)}, got none")
+        against = ep.attacks.build(type(usual).__name__, {**asdict(usual), **parse_settings(attack_setting)})
+    if attack is None and against is not None and chosen.threat is not None:
+        # The preset's own attack, with other settings.
+        chosen, against = replace(chosen, threat=replace(chosen.threat, attack=against)), None
     check_threatened(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
     settings, label_settings = parse_settings(setting or []), parse_settings(label_setting or [])
     ep.models.build(model, 1, 2, settings)
@@ -203,11 +206,10 @@ def train(
                 local=local,
                 count=count,
                 self_training=labeller,
-                preset=preset,
+                preset=chosen,
                 checkpoint=checkpoint,
                 progress=not quiet,
                 observe=log,
-                **given,
             )
     except FloatingPointError:
         # What is left of the run is not lost, nor is what an earlier one has left. A label model that failed leaves nothing.

@@ -34,7 +34,7 @@ def train(
     local: float | None = None,
     count: str = "incident",
     self_training: bool | nn.Module | PseudoLabels | None = None,
-    preset: str | TrainConfig = "paper",
+    preset: str | TrainConfig | Preset = "paper",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
@@ -61,8 +61,8 @@ def train(
             models of the kind that is trained, or those of the preset, if it has some. Or a model, of whose kind they are to
             be; it is not changed. Or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it:
             with ``"paper"`` no.
-        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and label models of its own; or
-            settings as a :class:`TrainConfig`.
+        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and label models of its own;
+            settings as a :class:`TrainConfig`; or a :class:`Preset` of yours.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
             as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
         checkpoint_every: epochs between two checkpoints.
@@ -97,16 +97,20 @@ def train(
     file = _checked(checkpoint, checkpoint_every)
     if not isinstance(self_training, (bool, nn.Module, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {self_training!r}")
-    _check_ready(model, split)
+    outputs = _check_ready(model, split)
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
-        _check_labels(known, split)
+        _check_labels(known, split, outputs)
     labeller = self_training if isinstance(self_training, nn.Module) else None
     if self_training is True:
-        labeller = _labeller_of(chosen, model, split)
+        labeller = _labeller_of(chosen, model, split, outputs)
     if labeller is not None:
         check_unlabeled(split)
-        _check_ready(labeller, split)
+        answers = _check_ready(labeller, split)
+        if answers > outputs:
+            raise ValueError(
+                f"expected label models with the {outputs} classes of the model, got {answers} from {type(labeller).__name__}"
+            )
     if labeller is not None or (config.warmup_apart and config.warmup_epochs):
         _check_threat(model, split, threat, everyone=self_training is not False)
     if labeller is not None:
@@ -136,7 +140,7 @@ def pseudo_labels(
     model: nn.Module,
     split: Split,
     *,
-    preset: str | TrainConfig = "paper",
+    preset: str | TrainConfig | Preset = "paper",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
@@ -144,7 +148,8 @@ def pseudo_labels(
 ) -> PseudoLabels:
     """Labels for all nodes of the training graph, from models that were trained on the labelled ones.
 
-    This is the first half of self-training; ``edgeproof.train(..., self_training=True)`` does both halves.
+    This is the first half of self-training; ``edgeproof.train(..., self_training=True)`` does both halves, with models of the
+    kind that is trained, or of the kind that the preset has for it.
 
     In the transductive setting the training graph holds the test nodes. What is trained on these labels has then been trained
     on the clean answers at the very nodes that it is tested on: robustness measured there shows memory, see
@@ -189,11 +194,11 @@ def _checked(checkpoint: str | Path | None, every: int) -> Path | None:
     return Path(checkpoint)
 
 
-def _labeller_of(preset: Preset, model: nn.Module, split: Split) -> nn.Module:
+def _labeller_of(preset: Preset, model: nn.Module, split: Split, outputs: int) -> nn.Module:
     """The kind of model that labels: the preset's own, or the one that is trained."""
     if preset.labeller is None:
         return model
-    parameter, sizes = next(model.parameters()), (split.train.data.x.size(1), predict(model, split.train.data).size(1))
+    parameter, sizes = next(model.parameters()), (split.train.data.x.size(1), outputs)
     return build(preset.labeller, *sizes, preset.labeller_settings, seed=preset.config.seed).to(
         parameter.device, parameter.dtype
     )
@@ -217,8 +222,8 @@ def _check_threat(model: nn.Module, split: Split, threat: Threat | None, *, ever
         Adversary(threat, model, view.data, nodes, torch.zeros_like(nodes), seed=0)
 
 
-def _check_labels(known: PseudoLabels, split: Split) -> None:
-    """Raise unless these are labels of this split's training graph."""
+def _check_labels(known: PseudoLabels, split: Split, outputs: int) -> None:
+    """Raise unless these are labels of this split's training graph, and classes of a model with so many outputs."""
     nodes, truth = split.train.nodes, split.train.data.y
     if known.labels.shape != truth.shape or known.labels.device != truth.device:
         raise ValueError(
@@ -227,10 +232,18 @@ def _check_labels(known: PseudoLabels, split: Split) -> None:
         )
     if not torch.equal(known.labels[nodes], truth[nodes]):
         raise ValueError("expected pseudo-labels of this split, got others: they disagree with its known labels")
+    if int(known.labels.max()) >= outputs:
+        raise ValueError(
+            f"expected pseudo-labels below {outputs}, the classes of the model, got {int(known.labels.max())}"
+        )
 
 
-def _check_ready(model: nn.Module, split: Split) -> None:
-    """Everything that would otherwise fail in the middle: graphs, nodes, devices, and the model's output."""
+def _check_ready(model: nn.Module, split: Split) -> int:
+    """Everything that would otherwise fail in the middle: graphs, nodes, devices, and the model's output.
+
+    Returns:
+        How many classes the model knows.
+    """
     if not isinstance(split, Split):
         raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
     check_forgets(model)
@@ -256,3 +269,4 @@ def _check_ready(model: nn.Module, split: Split) -> None:
     if logits.size(1) < num_classes:
         expected = f"[{split.train.data.x.size(0)}, {num_classes}]"
         raise ValueError(f"expected logits of shape {expected} from the model, got {list(logits.shape)}")
+    return logits.size(1)

@@ -55,7 +55,7 @@ class History:
 
     Args:
         config: its settings.
-        epochs: every epoch, warm-up included.
+        epochs: every epoch of the main run, of which a warm-up may be a part.
         best_epoch: the epoch whose parameters the model now has.
         stopped: why it ended, ``"patience"`` or ``"max_epochs"``.
         seconds: how long it took, over all parts of an interrupted run, pseudo-labels not included.

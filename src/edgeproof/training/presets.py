@@ -54,13 +54,15 @@ PRESETS = {
 }
 
 
-def configure(preset: str | TrainConfig, settings: TrainSettings) -> Preset:
-    """A preset, by name or as settings of the loop, with some of these settings changed.
+def configure(preset: str | TrainConfig | Preset, settings: TrainSettings) -> Preset:
+    """A preset, by name, as it is, or as settings of the loop, with some of these settings changed.
 
     >>> configure("paper", {"lr": 0.05}).config.lr
     0.05
     """
-    chosen = Preset("given", preset) if isinstance(preset, TrainConfig) else look_up("preset", preset, PRESETS)
+    if isinstance(preset, TrainConfig):
+        preset = Preset("given", preset)
+    chosen = preset if isinstance(preset, Preset) else look_up("preset", preset, PRESETS)
     known = [entry.name for entry in fields(TrainConfig)]
     for name in settings:
         if name not in known:

@@ -125,8 +125,8 @@ def vote(
         return result
     doubt = (
         f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
-        f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed, or "
-        "label_models=5, which leaves out models that failed"
+        f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed"
+        + (", or label_models=5, which leaves out models that failed" if config.label_models == 1 else "")
     )
     warnings.warn(doubt, LabelWarning, stacklevel=3)
     return replace(result, doubt=doubt)
@@ -135,7 +135,10 @@ def vote(
 def check_unlabeled(split: Split) -> None:
     """Raise unless there are nodes to label."""
     if not split.train.unlabeled.numel():
-        raise ValueError(f"expected unlabelled training nodes for self-training, got none in {split}")
+        raise ValueError(
+            f"expected unlabelled training nodes for self-training, got none in {split}; train with self_training=False "
+            "(--no-self-training)"
+        )
 
 
 def _kind(model: nn.Module) -> str:
@@ -147,22 +150,42 @@ def _kind(model: nn.Module) -> str:
 def another(model: nn.Module, seed: int) -> nn.Module:
     """A model of the same kind with new parameters.
 
-    A model of this library is built anew. Of any other module a copy is taken, and every part of it that has
-    ``reset_parameters()`` is reset.
+    A model of this library is built anew. Of any other module a copy is taken, and every part of it that is such a model or has
+    ``reset_parameters()`` is reset; what is left as it was is warned of.
     """
     device = next(model.parameters()).device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         if isinstance(model, GraphModel):
-            dtype = next(model.parameters()).dtype
-            # Coefficients by a seed of their own would be the same again.
-            settings: dict[str, Any] = {
-                name: None if name == "init_seed" else value for name, value in model.settings.items()
-            }
-            return type(model)(**settings).to(device, dtype)
+            return _built_anew(model)
         fresh = copy.deepcopy(model)
-        for module in fresh.modules():
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
-        return fresh
+        kept = _reset(fresh)
+    if kept:
+        warnings.warn(
+            f"{', '.join(kept)} of {type(model).__name__} keep their values in label models: no part of it that has them has "
+            "reset_parameters()",
+            LabelWarning,
+            stacklevel=3,
+        )
+    return fresh
+
+
+def _built_anew(model: GraphModel) -> GraphModel:
+    parameter = next(model.parameters())
+    # Coefficients by a seed of their own would be the same again.
+    settings: dict[str, Any] = {name: None if name == "init_seed" else value for name, value in model.settings.items()}
+    return type(model)(**settings).to(parameter.device, parameter.dtype)
+
+
+def _reset(module: nn.Module, prefix: str = "") -> list[str]:
+    """New parameters for a module and all its parts; the names of those that stay as they are, for want of a way."""
+    if isinstance(module, GraphModel):
+        module.load_state_dict(_built_anew(module).state_dict())
+        return []
+    kept = [name for part, child in module.named_children() for name in _reset(child, f"{prefix}{part}.")]
+    reset = getattr(module, "reset_parameters", None)
+    if callable(reset):
+        reset()
+        return []
+    own = module.named_parameters(recurse=False)
+    return kept + [f"{prefix}{name}" for name, parameter in own if parameter.requires_grad]
