@@ -175,7 +175,14 @@ def test_a_labeller_that_does_not_fit_is_refused_before_anything_is_trained(
         ep.train(build(), split, self_training=ep.models.build("GCN", 21, 1), **SHORT)
     with pytest.raises(ValueError, match="expected label models with the 2 classes of the model, got 5 from GCN"):
         ep.train(build(), split, self_training=ep.models.build("GCN", 21, 5), **SHORT)
-    threat: dict[str, Any] = {"attack": ep.attacks.LRBCD(block_size=40), "epsilon": 0.15}
+    # Enough for the labelled nodes, not for all that will have labels.
+    everyone = torch.arange(split.train.data.num_nodes)
+    sizes = [
+        2 * ep.Budget.from_epsilon(view.data, nodes, 0.15).total
+        for view, nodes in ((split.train, everyone), (split.train, split.train.nodes), (split.val, split.val.nodes))
+    ]
+    assert sizes[0] > max(sizes[1:]) + 1
+    threat: dict[str, Any] = {"attack": ep.attacks.LRBCD(block_size=sizes[0] - 1), "epsilon": 0.15}
     with pytest.raises(ValueError, match="expected block_size >= twice the budget"):
         ep.train(build(), split, self_training=build("APPNP"), **threat, **SHORT)
 
