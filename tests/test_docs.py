@@ -9,12 +9,14 @@ from statistics import mean
 
 import pytest
 
+import edgeproof as ep
 from edgeproof.experiments import STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
 from edgeproof.result import Result
 from edgeproof.training.presets import PRESETS
+from edgeproof.training.self_training import kind
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -77,6 +79,9 @@ def test_the_figures_of_the_preset_are_of_the_preset() -> None:
         wanted["seed"] = result.seed
         assert {name: result.training[name] for name in wanted} == wanted
         assert (result.model["settings"]["alpha"], result.model["settings"]["dropout"]) == (0.8, 0.8)
+        sizes = [result.model["settings"][name] for name in ("in_channels", "out_channels")]
+        labeller = ep.models.build(preset.labeller or "", *sizes, preset.labeller_settings)
+        assert result.training["labeller"] == kind(labeller)
     means = [
         100 * mean(Result.read(file).score("test", attack, epsilon) for file in files)
         for attack, epsilon in (("clean", 0.0), ("LRBCD", 0.25))

@@ -118,7 +118,7 @@ def vote(
         accuracy=float((labels[checked] == truth[checked]).double().mean()) if checked.numel() else None,
         histories=tuple(histories),
         voters=voters,
-        labeller=_kind(model),
+        labeller=kind(model),
     )
     chance = float(torch.bincount(val_truth).max()) / val_truth.numel()
     if result.val_accuracy >= min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
@@ -141,7 +141,7 @@ def check_unlabeled(split: Split) -> None:
         )
 
 
-def _kind(model: nn.Module) -> str:
+def kind(model: nn.Module) -> str:
     """In words: a model's name, and its settings, where they are known."""
     settings = model.settings if isinstance(model, GraphModel) else {}
     return f"{type(model).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
