@@ -447,8 +447,8 @@ The same splits one by one, what the first of two ways has more:
 
 Splits 10 to 13 were for trying things, by test figures. Four splits are few: `pagerank-labels` is ahead of `pagerank` by three
 points under LR-BCD here, and behind on the ten splits above. APPNP and its teleport of 0.8 were chosen in a trial on splits 10
-and 11, of which only the figures of 0.7 are kept; attack and budgets were taken over from `pagerank`, and nothing else was tried
-with APPNP. Dropout 0.8 and weight decay 0.005 are older, and had been chosen with test figures of splits 0 to 9 in view.
+and 11, of which only the figures of 0.7 are kept; attack and budgets were taken over from `pagerank`, and nothing else was
+tried with APPNP. Dropout 0.8 and weight decay 0.005 are older, and had been chosen with test figures of splits 0 to 9 in view.
 
 {choosing}
 
