@@ -200,6 +200,7 @@ def test_help_teaches(run: Run) -> None:
         assert code == 0
         assert "Usage" in out
     assert "Example: edgeproof train" in run("train", "--help")[1]
+    assert "edgeproof[logging]" in run("train", "--help")[1]
     assert run("--version")[1] == f"edgeproof {ep.__version__}\n"
 
 

@@ -124,8 +124,8 @@ def test_what_would_do_nothing_is_refused(store: Store, options: tuple[str, ...]
 
 
 def test_the_page_has_what_was_run_and_nothing_else(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "page.md"
-    run("reproduce", "--page", str(path), "--store", str(store.root))
+    path = tmp_path / "page[bold].md"
+    assert f"wrote {path}" in run("reproduce", "--page", str(path), "--store", str(store.root))
     lines = path.read_text(encoding="utf-8").splitlines()
     assert (
         "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |"

@@ -17,7 +17,7 @@ Device = Annotated[str, typer.Option(help="'auto' takes the GPU where there is o
 LogDir = Annotated[
     Path | None,
     typer.Option(
-        help="Folder to log every epoch of training to, for TensorBoard; needs pip install 'edgeproof[logging]'."
+        help="Folder to log every epoch of training to, for TensorBoard; needs pip install 'edgeproof\\[logging]'."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]

@@ -118,11 +118,11 @@ def reproduce(
     if page_path is not None:
         check_writable(page_path)
         page_path.write_text(page([compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]), encoding="utf-8")
-        console.print(f"wrote {page_path}")
+        console.print(f"wrote {page_path}", soft_wrap=True, markup=False)
         return
     if figure_page is not None:
         _write_figure_page(figure_page, kept, protocol, fast)
-        console.print(f"wrote {figure_page}")
+        console.print(f"wrote {figure_page}", soft_wrap=True, markup=False)
         return
     if list_all or not (names or summary):
         console.print(_listed(kept, fast, LocalEngine(jobs, device, threads)))
@@ -184,9 +184,11 @@ def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
 def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Sequence[str], console: Console) -> None:
     drawing = figure.draw(store, fast=fast)
     written = write_drawing(drawing, folder, forms)
-    console.print(f"{figure.label}: {', '.join(map(str, written)) or 'nothing to draw yet'}", soft_wrap=True)
+    console.print(
+        f"{figure.label}: {', '.join(map(str, written)) or 'nothing to draw yet'}", soft_wrap=True, markup=False
+    )
     for one in drawing.missing:
-        console.print(f"  missing: {one}", soft_wrap=True, highlight=False)
+        console.print(f"  missing: {one}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, cast
 import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch_geometric.data import Data
 
@@ -241,7 +242,7 @@ def train(
     remove_checkpoints(checkpoint)
     _show(result)
     for warning in result.warnings:
-        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {warning}", soft_wrap=True)
+        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     Console().print(f"model: {out}   result: {result_file}", highlight=False, soft_wrap=True, markup=False)
 
 
