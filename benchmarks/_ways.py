@@ -72,7 +72,7 @@ def _pagerank(about: str, epsilon: float = 1.5, dropout: float = 0.5, labeller: 
     )
 
 
-def _near(about: str, alpha: float) -> Way:
+def _near(about: str, alpha: float, **settings: Any) -> Way:
     """APPNP that looks at a node itself first, trained on the labels of a model that looks further."""
     return Way(
         about,
@@ -80,7 +80,7 @@ def _near(about: str, alpha: float) -> Way:
         model_settings={"alpha": alpha, "dropout": 0.8},
         labeller="GPRGNN",
         labeller_settings=_LABELLER,
-        settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
+        settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3, **settings),
     )
 
 
@@ -154,8 +154,11 @@ OPTIONS = {
         )
         for alpha in (0.7, 0.8, 0.9)
     },
+    "appnp-0.8-300": _near(
+        "`appnp-0.8` with the epochs of `sturdy`, 300 at most", 0.8, min_epochs=50, max_epochs=300, patience=100
+    ),
     "sturdy": _sturdy(
-        "the preset `sturdy`: `appnp-0.8` against Greedy R-BCD with the log margin, ε = 1.5, twice the degree"
+        "the preset `sturdy`: `appnp-0.8-300` against Greedy R-BCD with the log margin, ε = 1.5, twice the degree"
     ),
     "sturdy-clean": _sturdy("... and half of the loss on the clean graph", clean_share=0.5),
     "sturdy-average": _sturdy("`sturdy`, parameters averaged (0.95)", averaging=0.95),

@@ -147,8 +147,23 @@ class BudgetExceededError(ValueError):
 
 def check_epsilon(epsilon: float) -> None:
     """Raise unless this is a share that a budget can be made from."""
-    if not isinstance(epsilon, Real) or not (math.isfinite(epsilon) and epsilon >= 0):
+    if not _is_share(epsilon):
         raise ValueError(f"expected epsilon to be a finite number >= 0, got {epsilon!r}")
+
+
+def check_count(count: str) -> None:
+    """Raise unless this says which edges epsilon is a share of."""
+    look_up("count", count, _COUNTS)
+
+
+def check_factor(local: float) -> None:
+    """Raise unless the degrees' product with this is a local budget."""
+    if not _is_share(local):
+        raise ValueError(f"expected local as a finite number >= 0, a share of each node's degree, got {local!r}")
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0
 
 
 def _incident(data: Data, nodes: Tensor) -> float:
@@ -172,6 +187,6 @@ def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
         if local.shape != (data.x.size(0),):
             raise ValueError(f"expected one local budget per node, shape [{data.x.size(0)}], got {list(local.shape)}")
         return local.to(data.x.device)
-    if not isinstance(local, Real) or not (math.isfinite(local) and local >= 0):
+    if not _is_share(local):
         raise ValueError(f"expected local as a factor >= 0 or one whole number per node, got {local!r}")
     return (degree(data).double() * local).floor().long()

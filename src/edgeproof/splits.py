@@ -313,7 +313,7 @@ def _complement(data: Data, *parts: Array) -> Array:
 def _mask(data: Data, name: str, index: int) -> Tensor:
     mask = data.get(name)
     if mask is None:
-        hint = "; test_on_val=True evaluates on the validation nodes" if name == "test_mask" else ""
+        hint = "; test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
         raise ValueError(f"expected data with {name}, got none{hint}")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.size(0) != data.x.size(0):
         raise ValueError(f"expected a boolean {name} with one row per node")

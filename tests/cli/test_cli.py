@@ -90,8 +90,24 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         (*start, "GCN", "--attack", "LRBCD"),
         (*start, "GCN", "--train-set", "odd=1"),
         (*start, "GCN", "--lr", "-1"),
+        (*start, "GCN", "--attack", "LRBCD", "--epsilon", "0.1", "--count", "odd"),
+        (*start, "GCN", "--attack", "LRBCD", "--epsilon", "0.1", "--local", "-1"),
     ):
         assert run(*arguments)[0] == 1
+    # What would have no effect is a mistake, too.
+    for arguments, message in (
+        (("--train-set", "seed=7"), "expected seed as --seed, got it in --train-set"),
+        (("--train-set", "max_epochs=7"), "expected max_epochs as --max-epochs"),
+        (("--train-set", "averaging=0.5", "--train-set", "averaging=0.2"), "expected one value of averaging, got two"),
+        (("--split-index", "1"), "expected --test-on-val and --split-index with --split provided only, got inductive"),
+        (("--test-on-val", "--split", "transductive"), "with --split provided only, got transductive"),
+        (("--count", "half_degree"), "expected an attack to train against beside count='half_degree'"),
+        (("--local", "0.5"), "(--attack LRBCD)"),
+        (("--preset", "sturdy", "--max-epochs", "40"), "what you did not name is that of preset 'sturdy'"),
+    ):
+        code, _, err = run(*start, "GCN", *arguments)
+        assert code == 1
+        assert message in err
 
 
 def test_the_same_command_gives_the_same_result(run: Run) -> None:
@@ -255,6 +271,15 @@ def test_the_attack_of_a_preset_may_have_other_settings(run: Run) -> None:
     assert (training["epsilon"], training["local"], training["weight_decay"]) == (1.5, 2.0, 5e-3)
 
 
+def test_the_label_models_of_a_preset_may_have_other_settings(run: Run) -> None:
+    preset = ("--preset", "sturdy", "--train-set", "min_epochs=0", "--train-set", "label_models=1")
+    attack = ("--attack", "DICE", "--epsilon", "0.1")
+    code, _, err = run(*TRAIN, *preset, *attack, "--label-set", "dropout=0.5", "--label-set", "hidden_channels=8")
+    assert code == 0, err
+    labeller = Result.read("model.safetensors.json").training["labeller"]
+    assert all(part in labeller for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
+
+
 def test_models_of_another_kind_label(run: Run) -> None:
     assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
     assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]
@@ -263,7 +288,7 @@ def test_models_of_another_kind_label(run: Run) -> None:
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
         (("--label-set", "dropout=0.8"), "expected --label-model beside --label-set dropout=0.8"),
-        (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training"),
+        (("--label-model", "GCN", "--no-self-training"), "expected no label models with --no-self-training, got GCN"),
     ):
         code, _, err = run(*TRAIN, *wrong)
         assert code == 1

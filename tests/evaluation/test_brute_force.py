@@ -102,13 +102,14 @@ def solved(seed: int) -> bool:
     return found.accuracy(epsilon) <= optimum + 1e-6
 
 
-def test_the_suite_finds_the_optimum_in_nearly_all_cases() -> None:
+@pytest.mark.parametrize("cases", [CASES[:60], pytest.param(CASES, marks=pytest.mark.slow)], ids=len)
+def test_the_suite_finds_the_optimum_in_nearly_all_cases(cases: range) -> None:
     """At least 95 % of 200 random cases; and in none does any attack claim less than the optimum."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        found = pool.map(solved, CASES, chunksize=5)
-        missed = [seed for seed, solved_it in zip(CASES, found, strict=True) if not solved_it]
-    print(f"{len(missed)} of {len(CASES)} missed: {missed}")
-    assert len(missed) <= 10, f"missed the optimum in cases {missed}"
+        found = pool.map(solved, cases, chunksize=5)
+        missed = [seed for seed, solved_it in zip(cases, found, strict=True) if not solved_it]
+    print(f"{len(missed)} of {len(cases)} missed: {missed}")
+    assert len(missed) <= 0.05 * len(cases), f"missed the optimum in cases {missed}"
 
 
 @pytest.mark.parametrize("seed", range(10))

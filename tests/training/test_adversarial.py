@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from edgeproof.attacks.target import Target
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
-from edgeproof.training import History, Threat, TrainConfig, loop
+from edgeproof.training import History, Threat, TrainConfig, fit, loop
 from edgeproof.training.adversarial import Adversary
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import PRESETS, Preset, configure
@@ -378,12 +379,17 @@ def test_label_models_of_a_preset_are_of_the_models_precision(split: Split) -> N
 
 
 def test_a_preset_of_ones_own(split: Split) -> None:
-    mine = Preset("mine", TrainConfig(max_epochs=4, warmup_epochs=0), Threat(ATTACK, 0.1, 0.5), self_training=True)
+    threat = Threat(ATTACK, 0.1, 0.5, "half_degree")
+    mine = Preset("mine", TrainConfig(max_epochs=4, warmup_epochs=0), threat, self_training=True)
     history = ep.train(build("GCN"), split, preset=mine, patience=3, progress=False)
     assert history.config == TrainConfig(max_epochs=4, warmup_epochs=0, patience=3)
-    assert history.threat == mine.threat
+    assert history.threat == threat
     assert history.pseudo_labels is not None
     assert history.pseudo_labels.labeller.startswith("GCN(")
+    with pytest.raises(TypeError, match="expected threat as a Threat, an attack with its budgets, got LRBCD"):
+        Preset("mine", TrainConfig(), ATTACK)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected config as a TrainConfig, got 'paper'"):
+        Preset("mine", "paper")  # type: ignore[arg-type]
 
 
 # Mistakes and faults.
@@ -397,8 +403,11 @@ def test_a_preset_of_ones_own(split: Split) -> None:
         ({"attack": ATTACK}, "expected epsilon, the budget of LRBCD"),
         ({"attack": ATTACK, "epsilon": -0.1}, "expected epsilon to be a finite number >= 0"),
         ({"attack": ATTACK, "epsilon": float("nan")}, "expected epsilon to be a finite number >= 0"),
-        ({"attack": ATTACK, "epsilon": 0.1, "local": -1.0}, "expected local as a factor"),
-        ({"attack": ATTACK, "epsilon": 0.1, "local": torch.ones(3)}, "expected local as a share of each node's degree"),
+        ({"attack": ATTACK, "epsilon": True}, "expected epsilon to be a finite number >= 0, got True"),
+        ({"attack": ATTACK, "epsilon": 0.1, "local": -1.0}, "expected local as a finite number >= 0"),
+        ({"attack": ATTACK, "epsilon": 0.1, "local": True}, "expected local as a finite number >= 0"),
+        ({"attack": ATTACK, "epsilon": 0.1, "local": torch.ones(3)}, "a share of each node's degree, got tensor"),
+        ({"count": "incident"}, "expected an attack to train against beside count='incident'"),
         ({"attack": ATTACK, "epsilon": 0.1, "count": "odd"}, "unknown count 'odd'"),
         ({"warm_start": True}, "expected warm_start only with PGD, PRBCD or LRBCD, got None"),
         ({"warm_start": True, "attack": ep.attacks.DICE(), "epsilon": 0.1}, "expected warm_start only with"),
@@ -496,29 +505,39 @@ def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
 
 def test_a_warm_up_apart_is_two_runs(split: Split) -> None:
     """By hand: a short clean run on labelled nodes, and one without warm-up from where it ended."""
-    options: dict[str, Any] = {"max_epochs": 6, "patience": 6, "progress": False}
+    options: dict[str, Any] = {"max_epochs": 6, "patience": 6, "lr": 0.2, "progress": False}
     whole, parts = build(), build()
     labels = ep.training.pseudo_labels(build(), split, **SHORT)
     history = ep.train(
         whole,
         split,
         warmup_apart=True,
-        warmup_epochs=3,
+        warmup_epochs=9,
         self_training=labels,
         label_weight_decay=0.1,
         **AGAINST,
         **options,
     )
-    ep.train(
-        parts,
-        split,
-        **{**options, "loss": "cross_entropy", "weight_decay": 0.1, "warmup_epochs": 0, "max_epochs": 3, "patience": 3},
-    )
+    alone = {"loss": "cross_entropy", "weight_decay": 0.1, "warmup_epochs": 0, "max_epochs": 9, "patience": 9}
+    first = ep.train(parts, split, **{**options, **alone})
+    # It goes on where its loss has risen.
+    assert any(one.val_loss > before.val_loss for before, one in pairwise(first.epochs[: first.best_epoch + 1]))
     second = ep.train(parts, split, warmup_epochs=0, self_training=labels, label_weight_decay=0.1, **AGAINST, **options)
     assert same_state(whole, parts)
     assert history.epochs == second.epochs
     assert history.config.warmup_apart
-    assert history.config.warmup_epochs == 3
+    assert history.config.warmup_epochs == 9
+
+
+def test_seconds_are_those_of_all_parts(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm_up = fit.warm_up
+    monkeypatch.setattr(fit, "warm_up", lambda *_, **options: replace(warm_up(*_, **options), seconds=1000.0))
+    labels = ep.training.pseudo_labels(build(), split, label_models=2, **SHORT)
+    slow = replace(labels, histories=tuple(replace(one, seconds=50.0) for one in labels.histories))
+    history = ep.train(build(), split, self_training=slow, **{**SHORT, "warmup_apart": True})
+    assert 1000 < history.seconds < 1500
+    assert history.label_seconds == history.summary()["label_seconds"] == 100
+    assert ep.train(build(), split, **SHORT).label_seconds == 0
 
 
 # Going on after an end.

@@ -120,7 +120,9 @@ def test_a_checkpoint_serves_no_other_run(split: Split, sbm: Data, path: Path) -
     with pytest.raises(ValueError, match=r"belongs to another run, with config .*'seed': 0.* instead of .*'seed': 1"):
         ep.train(build(), split, checkpoint=path, seed=1, **options)  # type: ignore[arg-type]
     other = ep.models.build("ChebNetII", 21, 2, {"hidden_channels": 16}, seed=1)
-    with pytest.raises(ValueError, match="another run, with initial parameters"):
+    with pytest.raises(
+        ValueError, match=r"another run, with initial parameters .*build the model anew with the same seed"
+    ):
         ep.train(other, split, checkpoint=path, **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"another run, with model 'ChebNetII.* instead of 'GCN"):
         ep.train(ep.models.GCN(21, 2), split, checkpoint=path, **options)  # type: ignore[arg-type]
@@ -142,3 +144,31 @@ def test_damaged_checkpoints_are_refused(split: Split, path: Path) -> None:
     serialization.write_tensors(path, {"model.gamma": tensors["model.gamma"]}, header)
     with pytest.raises(ValueError, match="is a damaged checkpoint"):
         ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
+
+
+def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
+    split: Split, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**OPTIONS, "max_epochs": 3, "warmup_apart": True}
+    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("labelled"))
+    monkeypatch.setattr("edgeproof.training.warm_up.fit", lambda *_, **__: pytest.fail("warmed up"))
+    path.write_bytes(b"nonsense")
+    for self_training in (False, True):
+        with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+            ep.train(build(), split, checkpoint=path, self_training=self_training, **options)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    path.unlink()
+    ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
+    monkeypatch.setattr("edgeproof.training.warm_up.fit", lambda *_, **__: pytest.fail("warmed up"))
+    with pytest.raises(ValueError, match="belongs to another run, with config"):
+        ep.train(build(), split, checkpoint=path, seed=1, **options)  # type: ignore[arg-type]
+
+
+def test_only_files_of_the_run_are_removed(tmp_path: Path) -> None:
+    ours = ["run", "run.labels0", "run.labels12", "run.warmup", ".run.abc_1.tmp", ".run.labels0.x9.tmp"]
+    others = ["run.labels", "run.labels.csv", "run.labels_true.npy", "run2.warmup", ".run.other.x9.tmp", "arun.labels0"]
+    for name in ours + others:
+        (tmp_path / name).write_text("")
+    ep.training.remove_checkpoints(tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+    ep.training.remove_checkpoints(tmp_path / "nowhere" / "run")

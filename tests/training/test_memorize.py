@@ -83,3 +83,13 @@ def test_nodes_with_the_same_features_are_told_apart_by_place_only(sbm: Data) ->
     known = defence.known(data.x[order])
     assert torch.equal(known[:-2], order[:-2])
     assert known[-2:].tolist() == [-1, -1]
+
+
+def test_only_a_sound_graph_is_remembered(split: Split) -> None:
+    model = ep.models.build("GCN", 21, 2, seed=0)
+    with pytest.raises(TypeError, match=r"expected .*Data, got Split"):
+        Memorizing(model, split)  # type: ignore[arg-type]
+    data = split.train.data.clone()
+    data.x = data.x.index_fill(0, torch.tensor([0]), torch.nan)
+    with pytest.raises(ValueError, match="NaN or Inf at 1 nodes"):
+        Memorizing(model, data)

@@ -204,7 +204,9 @@ def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.Monke
     found = pseudo_labels(build("MLP"), split, label_models=3, **SHORT)
     assert found.voters == (0, 1)
     mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 1)]).mean(0)
-    assert torch.equal(found.labels[split.train.unlabeled], mean.argmax(dim=1)[split.train.unlabeled])
+    confidence, labels = mean[split.train.unlabeled].max(dim=1)
+    assert torch.equal(found.labels[split.train.unlabeled], labels)
+    assert torch.equal(found.confidence[split.train.unlabeled], confidence)
     assert len({history.config.seed for history in found.histories}) == 3
     # Validated together, not one by one.
     answers = torch.stack([ep.models.predict(trained[index], split.val.data).softmax(dim=1) for index in (0, 1)]).mean(
@@ -265,6 +267,27 @@ def test_labels_no_better_than_chance_come_with_a_warning(split: Split) -> None:
         pseudo_labels(build(), split, **SHORT)
 
 
+@pytest.mark.parametrize(("accuracy", "doubted"), [(0.89, True), (0.91, False)])
+def test_where_one_answer_is_right_most_often_half_of_the_rest_is_enough(
+    accuracy: float, doubted: bool, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant answer has 80 %, and no model could be right one and a half times as often."""
+    data, nodes = split.val.data.clone(), split.val.nodes
+    data.y = data.y.index_fill(0, nodes, 0).index_fill(0, nodes[: nodes.numel() // 5], 1)
+    monkeypatch.setattr(losses, "accuracy", lambda *_: torch.tensor(accuracy))
+    monkeypatch.setattr(self_training, "fit", lambda *_, **__: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        skewed = replace(split, val=replace(split.val, data=data))
+        self_training.vote(build(), skewed, TrainConfig(), checkpoint=None, checkpoint_every=1, show=False)
+    assert [one.category for one in caught] == [LabelWarning] * doubted
+
+
+def test_the_largest_seed_has_label_models_too(split: Split) -> None:
+    found = pseudo_labels(build(), split, seed=2**32 - 1, **SHORT)
+    assert found.histories[0].config.seed == 999_999
+
+
 def test_without_unlabelled_nodes_there_is_no_self_training() -> None:
     split = ep.splits.provided(ep.datasets.csbm(), test_on_val=True)
     with pytest.raises(ValueError, match="expected unlabelled training nodes for self-training, got none"):
@@ -279,6 +302,18 @@ def test_labels_of_another_split_are_refused(sbm: Data, split: Split) -> None:
     wrong = replace(found, labels=1 - found.labels)
     with pytest.raises(ValueError, match="they disagree with its known labels"):
         ep.train(build(), split, self_training=wrong, **SHORT)
+
+
+def test_labels_that_are_no_classes_are_refused(split: Split) -> None:
+    found, (node, *_) = pseudo_labels(build(), split, **SHORT), split.train.unlabeled
+    for odd in (-1, 2):
+        wrong = replace(found, labels=found.labels.index_fill(0, node, odd))
+        with pytest.raises(
+            ValueError, match=f"expected pseudo-labels from 0 to 1, the classes of the model, got {odd}"
+        ):
+            ep.train(build(), split, self_training=wrong, **SHORT)
+    with pytest.raises(TypeError, match=r"expected pseudo-labels as int64, got torch.float32"):
+        ep.train(build(), split, self_training=replace(found, labels=found.labels.float()), **SHORT)
 
 
 def test_another_model_of_the_same_kind() -> None:
@@ -316,6 +351,31 @@ def test_parts_that_cannot_be_reset_are_named() -> None:
     assert not torch.equal(again.last.weight, model.last.weight)
     with pytest.warns(LabelWarning, match="^scale of Wrapper keep their values"):
         another(Wrapper(own=True), 1)
+
+
+def test_what_is_frozen_stays_as_it_was() -> None:
+    """Somebody has trained it before; with the running means of a part that is frozen as a whole."""
+    own = build("GPRGNN")
+    assert isinstance(own, ep.models.GPRGNN)
+    own.gamma.requires_grad_(False)
+    trained = nn.Sequential(nn.Linear(21, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)).requires_grad_(False)
+    trained(torch.randn(9, 21))
+    theirs = nn.Sequential(trained, nn.BatchNorm1d(4, affine=False), nn.Linear(4, 2), own)
+    theirs[1](torch.randn(9, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again, alone = another(theirs, 1), another(own, 1)
+    assert isinstance(again, nn.Sequential)
+    for name, value in trained.state_dict().items():
+        assert torch.equal(again[0].state_dict()[name], value), name
+    assert not torch.equal(again[1].running_mean, theirs[1].running_mean)
+    assert not torch.equal(again[2].weight, theirs[2].weight)
+    for model in (again[3], alone):
+        assert isinstance(model, ep.models.GPRGNN)
+        assert torch.equal(model.gamma, own.gamma)
+        assert not torch.equal(model.mlp.layers[0].weight, own.mlp.layers[0].weight)
+    flags = [parameter.requires_grad for parameter in theirs.parameters()]
+    assert [parameter.requires_grad for parameter in again.parameters()] == flags
 
 
 def test_the_papers_settings_of_label_models() -> None:

@@ -195,6 +195,7 @@ def test_a_loss_that_is_no_longer_finite_stops_the_run(split: Split) -> None:
 
 BAD_SETTINGS = {
     "lr": (-1.0, "lr to be a finite number >= 0, got -1.0"),
+    "averaging": (False, "expected 0 <= averaging < 1, got False"),
     "weight_decay": ("a", "weight_decay to be a finite number >= 0, got 'a'"),
     "seed": (1.5, "seed to be a whole number >= 0, got 1.5"),
     "max_epochs": (0, "max_epochs to be a whole number >= 1, got 0"),
@@ -225,6 +226,11 @@ def test_models_that_cannot_be_trained_raise_before_any_work(split: Split) -> No
 def test_a_graph_is_no_split(sbm: Data) -> None:
     with pytest.raises(TypeError, match=r"expected a Split .* got Data"):
         ep.train(build(), sbm)  # type: ignore[arg-type]
+
+
+def test_an_observer_has_to_be_called(split: Split) -> None:
+    with pytest.raises(TypeError, match="expected observe to be called with every epoch, got 3"):
+        fit(split, observe=3)
 
 
 def test_mixed_precision_raises_before_any_work(split: Split) -> None:

@@ -50,6 +50,8 @@ def parse_settings(texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ValueError(f"expected a setting as name=value, such as K=5, got {text!r}")
+        if name in settings:
+            raise ValueError(f"expected one value of {name}, got two, the second as {text!r}")
         settings[name] = _value(value)
     return settings
 

@@ -47,9 +47,10 @@ Epsilons = Annotated[
 Local = Annotated[
     float | None, typer.Option(help="Budget of each node as a share of its degree, such as 0.5; none by default.")
 ]
-Count = Annotated[
-    str, typer.Option(help="Edges that epsilon is a share of: incident (the paper's tables) or half_degree (its text).")
-]
+COUNT = typer.Option(
+    help="Edges that epsilon is a share of: incident (the paper's tables, the default) or half_degree (its text)."
+)
+Count = Annotated[str, COUNT]
 
 _SPLITS = ("inductive", "transductive", "provided")
 

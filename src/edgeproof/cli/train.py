@@ -22,7 +22,7 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, parse_settings
-from edgeproof.cli._target import Count, Local
+from edgeproof.cli._target import COUNT, Local
 from edgeproof.evaluation import clean_scores
 from edgeproof.report import describe_filter
 from edgeproof.result import Result, describe_environment, describe_model, describe_split
@@ -32,6 +32,9 @@ from edgeproof.training.adversarial import check_threatened, make_threat
 from edgeproof.training.checkpoint import files_beside
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import configure
+
+# Settings of training with an option of their own.
+_OPTIONS = ("loss", "lr", "weight_decay", "warmup_epochs", "max_epochs", "patience", "validate_every", "seed")
 
 
 def train(
@@ -78,7 +81,7 @@ def train(
         float | None, typer.Option(help="The attack's budget, as a share of the edges at the nodes trained on.")
     ] = None,
     local: Local = None,
-    count: Count = "incident",
+    count: Annotated[str | None, COUNT] = None,
     self_training: Annotated[
         bool | None,
         typer.Option(
@@ -118,7 +121,7 @@ def train(
         typer.Option(
             "--train-set",
             help="Any other setting of training as name=value, such as averaging=0.98; repeatable. "
-            f"Known: {', '.join(entry.name for entry in fields(TrainConfig))}.",
+            f"Known: {', '.join(entry.name for entry in fields(TrainConfig) if entry.name not in _OPTIONS)}.",
         ),
     ] = None,
     log_dir: LogDir = None,
@@ -152,21 +155,15 @@ def train(
         raise unknown_name("protocol", protocol, ep.splits.PROTOCOLS)
     if protocol == "as_released" and split != "inductive":
         raise ValueError(f"expected protocol as_released with inductive splits only, got {split}")
-    named = {
-        "loss": loss,
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "warmup_epochs": warmup_epochs,
-        "max_epochs": max_epochs,
-        "patience": patience,
-        "validate_every": validate_every,
-        "seed": seed,
-    }
-    given = cast(
-        TrainSettings,
-        {**parse_settings(train_setting or []), **{name: value for name, value in named.items() if value is not None}},
-    )
-    chosen = configure(preset, given)
+    if split != "provided" and (test_on_val or split_index):
+        raise ValueError(f"expected --test-on-val and --split-index with --split provided only, got {split}")
+    values = (loss, lr, weight_decay, warmup_epochs, max_epochs, patience, validate_every, seed)
+    given = {name: value for name, value in zip(_OPTIONS, values, strict=True) if value is not None}
+    others = parse_settings(train_setting or [])
+    for name in others:
+        if name in _OPTIONS:
+            raise ValueError(f"expected {name} as --{name.replace('_', '-')}, got it in --train-set")
+    chosen = configure(preset, cast(TrainSettings, {**given, **others}))
     against = None if attack is None else ep.attacks.build(attack).for_training()
     if attack_setting:
         usual = chosen.threat.attack if against is None and chosen.threat is not None else against
@@ -179,12 +176,15 @@ def train(
     check_threatened(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
     settings, label_settings = parse_settings(setting or []), parse_settings(label_setting or [])
     ep.models.build(model, 1, 2, settings)
+    if label_settings and label_model is None:
+        if chosen.labeller is None:
+            raise ValueError(f"expected --label-model beside --label-set {' '.join(label_setting or [])}, got none")
+        # The preset's own label models, with other settings.
+        label_model, label_settings = chosen.labeller, {**chosen.labeller_settings, **label_settings}
     if label_model is not None:
         if self_training is False:
-            raise ValueError(f"expected no --label-model with --no-self-training, got {label_model}")
+            raise ValueError(f"expected no label models with --no-self-training, got {label_model}")
         ep.models.build(label_model, 1, 2, label_settings)
-    elif label_settings:
-        raise ValueError(f"expected --label-model beside --label-set {' '.join(label_setting or [])}, got none")
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
@@ -256,6 +256,6 @@ def _show(result: Result) -> None:
         str(result.seed),
         *(f"{result.score(nodes):.1%}" for nodes in ("train", "val", "test")),
         str(result.training["best_epoch"]),
-        f"{result.training['seconds']:.1f}",
+        f"{result.training['seconds'] + result.training.get('label_seconds', 0.0):.1f}",
     )
     Console().print(table)

@@ -157,8 +157,8 @@ class Recipe:
         mask = data.train_mask
         return 0 if mask.dim() == 1 else self.seed % int(mask.size(1))
 
-    def train(self, split: Split, device: str, checkpoint: Path | None = None) -> tuple[GraphModel, History, float]:
-        """The trained model, the course of its training, and the seconds that its epochs took, but for those of the warm-up.
+    def train(self, split: Split, device: str, checkpoint: Path | None = None) -> tuple[GraphModel, History]:
+        """The trained model, and the course of its training.
 
         Args:
             split: who is trained on.
@@ -172,10 +172,8 @@ class Recipe:
             device
         )
         labels: Any = False
-        seconds = 0.0
         if self.row.self_training:
             labels = pseudo_labels(model, split, preset=self.label_config, checkpoint=checkpoint, progress=False)
-            seconds = sum(history.seconds for history in labels.histories)
         history = train(
             model,
             split,
@@ -187,7 +185,7 @@ class Recipe:
             checkpoint=checkpoint,
             progress=False,
         )
-        return model, history, seconds + history.seconds
+        return model, history
 
 
 @lru_cache

@@ -77,7 +77,7 @@ def trained(
     split = recipe.split(data)
     try:
         with _set_up(threads):
-            model, history, seconds = recipe.train(split, device, file)
+            model, history = recipe.train(split, device, file)
     except CheckpointError as error:
         # Damaged, or of another version of this library.
         assert file is not None
@@ -85,10 +85,10 @@ def trained(
         remove_checkpoints(file)
         resumed = False
         with _set_up(threads):
-            model, history, seconds = recipe.train(split, device, file)
+            model, history = recipe.train(split, device, file)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
     environment = describe_environment(device)
-    content = _to_bytes(model)
+    content, seconds = _to_bytes(model), history.label_seconds + history.seconds
     notes = {**history.summary(), "resumed": resumed, "model": _digest(content)}
     record = Record(recipe.identity, values, command, environment, round(seconds, 2), notes)
     return Product(record, content, history.epochs)

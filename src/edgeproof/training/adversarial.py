@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from edgeproof._tensors import fingerprint
 from edgeproof.attacks.base import Attack, WarmStarting, make_target
 from edgeproof.attacks.target import Target
 from edgeproof.attacks.watch import Watch, ignore
-from edgeproof.budget import Budget, check_epsilon
+from edgeproof.budget import Budget, check_count, check_epsilon, check_factor
 from edgeproof.graph import UNKNOWN
 from edgeproof.training.config import TrainConfig
 
@@ -41,9 +41,10 @@ class Threat:
         if not isinstance(self.attack, Attack):
             raise TypeError(f"expected an attack of edgeproof.attacks to train with, got {self.attack!r}")
         check_epsilon(self.epsilon)
-        # Training and validation graph differ, so a budget for each node by name would fit only one of them.
-        if self.local is not None and not isinstance(self.local, Real):
-            raise ValueError(f"expected local as a share of each node's degree, got {type(self.local).__name__}")
+        if self.local is not None:
+            # Training and validation graph differ, so a budget for each node by name would fit only one of them.
+            check_factor(self.local)
+        check_count(self.count)
 
     @property
     def identity(self) -> list[str]:
@@ -57,7 +58,7 @@ class Threat:
 
 
 def make_threat(
-    attack: Attack | None, epsilon: float | None, local: float | None, count: str, usual: Threat | None = None
+    attack: Attack | None, epsilon: float | None, local: float | None, count: str | None, usual: Threat | None = None
 ) -> Threat | None:
     """The threat of these options, if there is one; raises for half of one.
 
@@ -68,19 +69,21 @@ def make_threat(
         count: likewise.
         usual: what holds where no attack is named; its budgets may be named without it.
     """
+    options = {"epsilon": epsilon, "local": local, "count": count}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if attack is None and usual is not None:
-        epsilon, local = usual.epsilon if epsilon is None else epsilon, usual.local if local is None else local
-        return Threat(usual.attack, epsilon, local, count)
+        return replace(usual, **given)
     if attack is None:
-        if epsilon is not None or local is not None:
+        if given:
+            named = ", ".join(f"{name}={value!r}" for name, value in given.items())
             raise ValueError(
-                f"expected an attack to train against beside epsilon={epsilon} and local={local}, got none; "
-                "edgeproof.attacks.LRBCD().for_training() is the paper's"
+                f"expected an attack to train against beside {named}, got none; edgeproof.attacks.LRBCD().for_training() "
+                "(--attack LRBCD) is the paper's"
             )
         return None
     if epsilon is None:
         raise ValueError(f"expected epsilon, the budget of {attack!r} as a share of the edges, got none")
-    return Threat(attack, epsilon, local, count)
+    return Threat(attack, **given)
 
 
 def check_threatened(config: TrainConfig, threat: Threat | None) -> None:

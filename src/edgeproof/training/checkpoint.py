@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,7 @@ class Checkpoint:
         Raises:
             CheckpointError: if the file is damaged, no checkpoint, or belongs to a different run.
         """
-        try:
-            header, tensors = read_tensors(self.path)
-        except ValueError as error:
-            raise CheckpointError(str(error)) from error
-        if header.get("checkpoint") != _FORMAT:
-            raise CheckpointError(f"{self.path} is no training checkpoint of this version")
-        _check_same_run(self.path, header.get("run"), self.run)
+        header, tensors = _read(self.path, self.run)
         try:
             parts: dict[str, dict[str, Tensor]] = {
                 part: {} for part in ("model", "best", "optimizer", "average", "flips", "random")
@@ -143,14 +137,30 @@ def _epoch(values: list[Any]) -> Epoch:
     return record if record.gamma is None else replace(record, gamma=tuple(record.gamma))
 
 
-def _check_same_run(path: Path, saved: Any, run: dict[str, Any]) -> None:
+def check_goes_on(path: Path, run: dict[str, Any]) -> None:
+    """Raise now if a file is there that this run, as far as it is known, could not go on from."""
+    if path.exists():
+        _read(path, run)
+
+
+def _read(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        header, tensors = read_tensors(path)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+    if header.get("checkpoint") != _FORMAT:
+        raise CheckpointError(f"{path} is no training checkpoint of this version")
+    saved = header.get("run")
     for key, value in run.items():
         found = saved.get(key) if isinstance(saved, dict) else None
         if found != value:
+            # Who trains the same object again after an interrupt has parameters of the interrupted run in it.
+            anew = "build the model anew with the same seed, " if key == "initial parameters" else ""
             raise CheckpointError(
                 f"{path} belongs to another run, with {key} {found!r} instead of {value!r}: "
-                "choose another checkpoint, or delete this one to start anew"
+                f"{anew}choose another checkpoint, or delete this one to start anew"
             )
+    return header, tensors
 
 
 def _random_states(model: nn.Module) -> dict[str, Tensor]:
@@ -175,7 +185,8 @@ def beside(checkpoint: Path, part: str) -> Path:
 
 def files_beside(checkpoint: Path) -> list[Path]:
     """All that was kept :func:`beside` a checkpoint."""
-    name = glob.escape(checkpoint.name)
-    # The last pattern is what a write leaves that was killed in the middle.
-    patterns = (f"{name}.labels*", f"{name}.warmup", f".{name}.*.tmp")
-    return sorted(path for pattern in patterns for path in checkpoint.parent.glob(pattern))
+    name = re.escape(checkpoint.name)
+    # The second is what a write leaves that was killed in the middle.
+    part = r"\.(labels\d+|warmup)"
+    ours = re.compile(rf"{name}{part}|\.{name}({part})?\.\w+\.tmp")
+    return sorted(path for path in checkpoint.parent.glob("*") if ours.fullmatch(path.name))

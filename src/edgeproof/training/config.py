@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import TypedDict, TypeGuard
 
 from edgeproof import losses
 
 # Every epoch of every run has a seed of its own, and all of them fit into 64 bits.
-_MOST_SEEDS = 1 << 32
+MOST_SEEDS = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ class TrainConfig:
                 raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
         for name in ("lr", "weight_decay", "label_weight_decay"):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not (math.isfinite(value) and value >= 0):
+            if not _is_number(value) or not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"expected {name} to be a finite number >= 0, got {value!r}")
         for name in ("averaging", "clean_share"):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+            if not _is_number(value) or not 0 <= value < 1:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
         for name in ("warm_start", "warmup_apart"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"expected {name} to be True or False, got {getattr(self, name)!r}")
-        if self.seed >= _MOST_SEEDS:
-            raise ValueError(f"expected seed < {_MOST_SEEDS}, got {self.seed}")
+        if self.seed >= MOST_SEEDS:
+            raise ValueError(f"expected seed < {MOST_SEEDS}, got {self.seed}")
         if self.min_epochs >= self.max_epochs:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
 
@@ -108,6 +108,19 @@ class TrainConfig:
             averaging=0.0,
             warm_start=False,
         )
+
+    def after_warm_up(self) -> TrainConfig:
+        """The settings of the main run, which has no warm-up any more where that is a run of its own."""
+        return replace(self, warmup_epochs=0, warmup_apart=False) if self.warms_up_apart else self
+
+    @property
+    def warms_up_apart(self) -> bool:
+        """Whether there is a warm-up, and it is a run of its own."""
+        return self.warmup_apart and self.warmup_epochs > 0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class TrainSettings(TypedDict, total=False):

@@ -16,10 +16,10 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
-from edgeproof.training.checkpoint import files_beside
+from edgeproof.training.checkpoint import check_goes_on, files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History, Observer
-from edgeproof.training.loop import fit
+from edgeproof.training.loop import fit, identity
 from edgeproof.training.presets import Preset, configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
 from edgeproof.training.warm_up import warm_up
@@ -32,7 +32,7 @@ def train(
     attack: Attack | None = None,
     epsilon: float | None = None,
     local: float | None = None,
-    count: str = "incident",
+    count: str | None = None,
     self_training: bool | nn.Module | PseudoLabels | None = None,
     preset: str | TrainConfig | Preset = "paper",
     checkpoint: str | Path | None = None,
@@ -56,7 +56,8 @@ def train(
             for clean training.
         epsilon: the attack's budget, as a share of the edges at the nodes that count.
         local: its budget at each node, as a share of the node's degree; none for no local budgets.
-        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
+        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`. By default the preset's, else
+            ``"incident"``.
         self_training: whether other models label the unlabelled nodes first, so that all nodes of the training graph count:
             models of the kind that is trained, or those of the preset, if it has some. Or a model, of whose kind they are to
             be; it is not changed. Or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it:
@@ -95,9 +96,13 @@ def train(
     self_training = chosen.self_training if self_training is None else self_training
     check_threatened(config, threat)
     file = _checked(checkpoint, checkpoint_every)
+    if observe is not None and not callable(observe):
+        raise TypeError(f"expected observe to be called with every epoch, got {observe!r}")
     if not isinstance(self_training, (bool, nn.Module, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {self_training!r}")
     outputs = _check_ready(model, split)
+    if file is not None:
+        check_goes_on(file, identity(model, split, config.after_warm_up(), threat))
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
         _check_labels(known, split, outputs)
@@ -111,20 +116,21 @@ def train(
             raise ValueError(
                 f"expected label models with the {outputs} classes of the model, got {answers} from {type(labeller).__name__}"
             )
-    if labeller is not None or (config.warmup_apart and config.warmup_epochs):
+    if labeller is not None or config.warms_up_apart:
         _check_threat(model, split, threat, everyone=self_training is not False)
     if labeller is not None:
         known = vote(labeller, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
-    follows = config
-    if config.warmup_apart and config.warmup_epochs:
-        follows = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+    seconds = 0.0
+    if config.warms_up_apart:
+        warmed = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+        seconds = warmed.seconds
     history = fit(
         model,
         split,
-        follows,
+        config.after_warm_up(),
         nodes=nodes,
         labels=labels,
         threat=threat,
@@ -133,7 +139,7 @@ def train(
         show=progress,
         observe=observe,
     )
-    return replace(history, config=config, pseudo_labels=known)
+    return replace(history, config=config, seconds=seconds + history.seconds, pseudo_labels=known)
 
 
 def pseudo_labels(
@@ -225,6 +231,8 @@ def _check_threat(model: nn.Module, split: Split, threat: Threat | None, *, ever
 def _check_labels(known: PseudoLabels, split: Split, outputs: int) -> None:
     """Raise unless these are labels of this split's training graph, and classes of a model with so many outputs."""
     nodes, truth = split.train.nodes, split.train.data.y
+    if known.labels.dtype != torch.long:
+        raise TypeError(f"expected pseudo-labels as int64, got {known.labels.dtype}")
     if known.labels.shape != truth.shape or known.labels.device != truth.device:
         raise ValueError(
             f"expected pseudo-labels of the {truth.numel()} training nodes on {truth.device}, got "
@@ -232,10 +240,10 @@ def _check_labels(known: PseudoLabels, split: Split, outputs: int) -> None:
         )
     if not torch.equal(known.labels[nodes], truth[nodes]):
         raise ValueError("expected pseudo-labels of this split, got others: they disagree with its known labels")
-    if int(known.labels.max()) >= outputs:
-        raise ValueError(
-            f"expected pseudo-labels below {outputs}, the classes of the model, got {int(known.labels.max())}"
-        )
+    least, most = int(known.labels.min()), int(known.labels.max())
+    if least < 0 or most >= outputs:
+        odd = least if least < 0 else most
+        raise ValueError(f"expected pseudo-labels from 0 to {outputs - 1}, the classes of the model, got {odd}")
 
 
 def _check_ready(model: nn.Module, split: Split) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the training graph. Epochs of the main loop count from 0, warm-up before them from below.
+    """One pass over the training graph. Epochs of the main loop count from 0, a warm-up that is part of the run from below.
 
     Args:
         epoch: its number.
@@ -55,10 +55,10 @@ class History:
 
     Args:
         config: its settings.
-        epochs: every epoch of the main run, of which a warm-up may be a part.
+        epochs: every epoch of the main run; those of a warm-up only if it is part of it (``warmup_apart=False``).
         best_epoch: the epoch whose parameters the model now has.
         stopped: why it ended, ``"patience"`` or ``"max_epochs"``.
-        seconds: how long it took, over all parts of an interrupted run, pseudo-labels not included.
+        seconds: how long it took with its warm-up, over all parts of an interrupted run; see also :attr:`label_seconds`.
         phases: seconds of each part of the attacks, of the steps and of validation, added up.
         threat: what it was trained against; none for clean training.
         pseudo_labels: what stood in for labels of unlabelled nodes; none without self-training.
@@ -77,6 +77,11 @@ class History:
     def best(self) -> Epoch:
         """The record of the best epoch."""
         return next(record for record in self.epochs if record.epoch == self.best_epoch)
+
+    @property
+    def label_seconds(self) -> float:
+        """How long the models took that gave the pseudo-labels."""
+        return 0.0 if self.pseudo_labels is None else sum(one.seconds for one in self.pseudo_labels.histories)
 
     def summary(self) -> dict[str, Any]:
         """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs."""
@@ -99,6 +104,7 @@ class History:
                 "labeller": self.pseudo_labels.labeller,
                 "label_val_accuracy": self.pseudo_labels.val_accuracy,
                 "label_accuracy": self.pseudo_labels.accuracy,
+                "label_seconds": round(self.label_seconds, 2),
             }
         if self.best.gamma is not None:
             summary["gamma"] = list(self.best.gamma)

@@ -54,13 +54,9 @@ def fit(
     file = None
     if checkpoint is not None:
         run = {
-            "config": asdict(config),
-            "model": repr(model),
+            **identity(model, split, config, threat),
             "initial parameters": fingerprint(model.state_dict().values()),
-            "split": split.fingerprint,
             "training nodes and labels": fingerprint([nodes, labels]),
-            "threat": None if threat is None else threat.identity,
-            "device": next(model.parameters()).device.type,
         }
         file = Checkpoint(checkpoint, run, checkpoint_every)
     # Attacks on the two graphs have random choices of their own.
@@ -78,6 +74,17 @@ def fit(
     return History(
         config, tuple(state.records), state.best_epoch, state.stopped, state.seconds, dict(state.phases), threat
     )
+
+
+def identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:
+    """What tells a run from others, as far as it is known before anything has been labelled or warmed up."""
+    return {
+        "config": asdict(config),
+        "model": repr(model),
+        "split": split.fingerprint,
+        "threat": None if threat is None else threat.identity,
+        "device": next(model.parameters()).device.type,
+    }
 
 
 def _loop(

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof.graph import check_data
 from edgeproof.models.predict import predict
 
 
@@ -44,6 +45,7 @@ class Memorizing(nn.Module):
 
     def __init__(self, model: nn.Module, data: Data) -> None:
         super().__init__()
+        check_data(data, labels=False)
         self.model = model
         unique, which, count = data.x.unique(dim=0, return_inverse=True, return_counts=True)
         place = torch.full((len(unique),), -1, device=data.x.device)

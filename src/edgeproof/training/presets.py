@@ -32,6 +32,12 @@ class Preset:
     labeller: str | None = None
     labeller_settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.config, TrainConfig):
+            raise TypeError(f"expected config as a TrainConfig, got {self.config!r}")
+        if self.threat is not None and not isinstance(self.threat, Threat):
+            raise TypeError(f"expected threat as a Threat, an attack with its budgets, got {self.threat!r}")
+
 
 PRESETS = {
     "paper": Preset("the paper's settings; regular training unless an attack is given", TrainConfig()),
@@ -71,5 +77,6 @@ def configure(preset: str | TrainConfig | Preset, settings: TrainSettings) -> Pr
         return replace(chosen, config=replace(chosen.config, **settings))
     except ValueError as error:
         # Some of what does not fit together may be the preset's.
-        named = f" (preset {preset!r})" if isinstance(preset, str) and preset != "paper" else ""
-        raise ValueError(f"{error}{named}") from error
+        named = isinstance(preset, str) and preset != "paper"
+        hint = f"; what you did not name is that of preset {preset!r}, and can be named, too" if named else ""
+        raise ValueError(f"{error}{hint}") from error

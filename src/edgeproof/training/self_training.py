@@ -16,7 +16,7 @@ from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
 from edgeproof.training.checkpoint import beside
-from edgeproof.training.config import TrainConfig
+from edgeproof.training.config import MOST_SEEDS, TrainConfig
 from edgeproof.training.history import History
 from edgeproof.training.loop import fit
 
@@ -83,7 +83,7 @@ def vote(
     known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
     answers, accuracies, histories = [], [], []
     for index in range(config.label_models):
-        seed = config.seed + _LABELLING + index
+        seed = (config.seed + _LABELLING + index) % MOST_SEEDS
         labeller = another(model, seed)
         try:
             history = fit(
@@ -150,16 +150,17 @@ def kind(model: nn.Module) -> str:
 def another(model: nn.Module, seed: int) -> nn.Module:
     """A model of the same kind with new parameters.
 
-    A model of this library is built anew. Of any other module a copy is taken, and every part of it that is such a model or has
-    ``reset_parameters()`` is reset; what is left as it was is warned of.
+    Every part of a copy that is a model of this library or has ``reset_parameters()`` is reset, but for frozen parameters,
+    which have been trained before; what else is left as it was is warned of.
     """
-    device = next(model.parameters()).device
+    device, fresh = next(model.parameters()).device, copy.deepcopy(model)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        if isinstance(model, GraphModel):
-            return _built_anew(model)
-        fresh = copy.deepcopy(model)
         kept = _reset(fresh)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                fresh.get_parameter(name).copy_(parameter)
     if kept:
         warnings.warn(
             f"{', '.join(kept)} of {type(model).__name__} keep their values in label models: no part of it that has them has "
@@ -170,17 +171,18 @@ def another(model: nn.Module, seed: int) -> nn.Module:
     return fresh
 
 
-def _built_anew(model: GraphModel) -> GraphModel:
-    parameter = next(model.parameters())
-    # Coefficients by a seed of their own would be the same again.
-    settings: dict[str, Any] = {name: None if name == "init_seed" else value for name, value in model.settings.items()}
-    return type(model)(**settings).to(parameter.device, parameter.dtype)
-
-
 def _reset(module: nn.Module, prefix: str = "") -> list[str]:
     """New parameters for a module and all its parts; the names of those that stay as they are, for want of a way."""
+    parameters = list(module.parameters())
+    if parameters and not any(parameter.requires_grad for parameter in parameters):
+        # With what it has beside parameters, such as running means.
+        return []
     if isinstance(module, GraphModel):
-        module.load_state_dict(_built_anew(module).state_dict())
+        # Coefficients by a seed of their own would be the same again.
+        settings: dict[str, Any] = {
+            name: None if name == "init_seed" else value for name, value in module.settings.items()
+        }
+        module.load_state_dict(type(module)(**settings).state_dict())
         return []
     kept = [name for part, child in module.named_children() for name in _reset(child, f"{prefix}{part}.")]
     reset = getattr(module, "reset_parameters", None)

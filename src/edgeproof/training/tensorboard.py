@@ -24,7 +24,8 @@ class TensorBoardLog:
     """Writes every epoch as it comes; to be handed to :func:`edgeproof.train` as ``observe``.
 
     Losses and accuracies, on attacked graphs and on clean ones, are under ``loss/`` and ``accuracy/``, the coefficients of a
-    learned diffusion under ``gamma/``. Epochs of warm-up are negative, as in the history.
+    learned diffusion under ``gamma/``. A warm-up that is a run of its own is not logged; one that is part of the run has
+    negative epochs, as in the history.
 
     Args:
         folder: where TensorBoard will look; made if it is not there.

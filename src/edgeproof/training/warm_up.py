@@ -10,12 +10,13 @@ from torch import nn
 from edgeproof.splits import Split
 from edgeproof.training.checkpoint import beside
 from edgeproof.training.config import TrainConfig
+from edgeproof.training.history import History
 from edgeproof.training.loop import fit
 
 
 def warm_up(
     model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
-) -> TrainConfig:
+) -> History:
     """Train on the labelled nodes for a few epochs, and leave the model at the best of them.
 
     Args:
@@ -25,15 +26,12 @@ def warm_up(
         checkpoint: keeps the run that follows; this one is kept beside it.
         checkpoint_every: epochs between two checkpoints.
         show: whether to draw a progress bar.
-
-    Returns:
-        The settings of what follows, which has no warm-up any more.
     """
     epochs = config.warmup_epochs
     alone = replace(config.on_labelled_nodes(), max_epochs=epochs, patience=epochs)
     nodes = split.train.nodes
     try:
-        fit(
+        return fit(
             model,
             split,
             alone,
@@ -46,4 +44,3 @@ def warm_up(
         )
     except FloatingPointError as error:
         raise FloatingPointError(f"the warm-up: {error}") from error
-    return replace(config, warmup_epochs=0, warmup_apart=False)
