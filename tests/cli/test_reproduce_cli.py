@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from edgeproof.cli.app import app
 from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
+from edgeproof.experiments.looks import BINS
 from edgeproof.experiments.plan import measures
 
 
@@ -44,12 +45,15 @@ def test_a_table_in_every_form(store: Store) -> None:
     assert "72.0 ± 2.5" in terminal
     assert "100.0 ± 0.0" in terminal
     lines = run("reproduce", "1", *options, "--format", "csv").splitlines()
-    assert lines[0] == '"graph,model,training'.strip('"') + ',measured,paper,as released,strict,"verdict, strict"'
-    assert lines[1] == "citeseer,GCN,regular,clean,72.0 ± 2.5,72.0 ± 0.0,72.0 ± 0.0,matched"
+    assert lines[0] == (
+        'table,graph,model,training,measured,paper,as released,strict,"verdict, as released","verdict, strict"'
+    )
+    assert lines[1] == "tab:results,citeseer,GCN,regular,clean,72.0 ± 2.5,72.0 ± 0.0,72.0 ± 0.0,matched,matched"
     # Of 16 trainings, three are of GCN.
     assert sum(line.endswith("better") for line in lines) == 13
     assert sum(line.endswith("not run") for line in lines) == 112
-    assert run("reproduce", "main", *options, "--format", "markdown").splitlines()[2].startswith("| citeseer | GCN |")
+    marked = run("reproduce", "main", *options, "--format", "markdown").splitlines()
+    assert marked[2].startswith("| tab:results | citeseer | GCN |")
     assert r"72.0 $\pm$ 2.5" in run("reproduce", "main", *options, "--format", "latex")
     with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'pdf'"):
         run("reproduce", "main", *options, "--format", "pdf")
@@ -96,8 +100,10 @@ def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> No
     assert "SYNTHETIC" in run("reproduce", "arxiv-table-stand-in", "--show", *options)
     lines = run("reproduce", "tab:arxiv_stand_in", "--show", "--format", "csv", *options).splitlines()[1:]
     assert len(lines) == len(find("arxiv").cells)
-    assert lines[0] == "arxiv-stand-in,APPNP,regular,clean,-,50.0 ± 0.0,50.0 ± 0.0,not compared"
-    assert {line[4] for line in csv.reader(lines)} == {"-"}
+    assert lines[0] == (
+        "tab:arxiv_stand_in,arxiv-stand-in,APPNP,regular,clean,-,50.0 ± 0.0,50.0 ± 0.0,not compared,not compared"
+    )
+    assert {line[5] for line in csv.reader(lines)} == {"-"}
     assert "tab:arxiv_stand_in" in run("reproduce", "--list", *options)
     run("reproduce", "--page", str(tmp_path / "page.md"), *options)
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
@@ -116,6 +122,10 @@ def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> No
         (("karate", "--training", "PGD"), "expected a training that is in there"),
         (("main", "--dry-run", "--device", "gpu0"), "expected a device of this machine"),
         (("main", "--engine", "ray", "--device", "cuda"), "expected --gpus"),
+        (("main", "--engine", "ray", "--jobs", "2"), "expected --cpus, the cores of each task, in place of --jobs"),
+        (("main", "--gpus", "0.5", "--show"), "expected --address, --cpus and --gpus with --engine ray only"),
+        (("main", "--engine", "foo", "--dry-run"), "unknown engine 'foo'"),
+        (("main", "--threads", "-2", "--show"), "expected at least one thread of each process, got -2"),
     ],
 )
 def test_what_would_do_nothing_is_refused(store: Store, options: tuple[str, ...], message: str) -> None:
@@ -131,7 +141,7 @@ def test_the_page_has_what_was_run_and_nothing_else(store: Store, tmp_path: Path
         "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |"
         in "\n".join(lines)
     )
-    assert "| citeseer | GCN | regular | clean | 72.0 ± 2.5 | 72.0 ± 0.0 | 72.0 ± 0.0 | matched |" in lines
+    assert "| citeseer | GCN | regular | clean | 72.0 ± 2.5 | 72.0 ± 0.0 | 72.0 ± 0.0 | matched | matched |" in lines
     # Only clean accuracies are there: of the first table, and of others that have the same rows.
     cells = [line for line in lines if line.startswith("| citeseer | ")]
     assert cells
@@ -150,9 +160,52 @@ def test_a_dry_run_runs_nothing(store: Store) -> None:
     assert sorted(store.root.iterdir()) == before
 
 
+def test_only_the_rows_asked_for_are_shown(store: Store) -> None:
+    options = ("--show", "--format", "csv", "--store", str(store.root))
+    lines = run("reproduce", "main", "1", "citeseer", "--model", "GAT", "--training", "self", *options).splitlines()
+    assert {tuple(line.split(",")[:4]) for line in lines[1:]} == {
+        ("tab:app_results_citeseer", "citeseer", "GAT", "self-trained")
+    }
+    assert sum(line.startswith("table,") for line in lines) == 1
+    both = run("reproduce", "main", "1", "citeseer", *options).splitlines()[1:]
+    assert len(both) == len(find("main").cells) + len(find("citeseer").cells)
+    shown = run("reproduce", "main", "--model", "GAT", "--show", "--store", str(store.root))
+    assert "GAT" in shown
+    assert "GCN" not in shown
+
+
+def test_the_smaller_version_is_told_apart(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for fast in (False, True):
+        measure = next(one for one in find("main").measures(fast=fast) if one.kind == "clean")
+        store.put(
+            Record(measure.identity, {"accuracy": [[0.0, 0.5 + 0.2 * fast]]}, "a test", {"device": "cpu"}, 2.0, {})
+        )
+    options = ("--store", str(tmp_path))
+    assert ",50.0," in run("results", *options, "--format", "csv").splitlines()[1]
+    assert [",70.0," in line for line in run("results", *options, "--fast", "--format", "csv").splitlines()[1:]] == [
+        True
+    ]
+    assert "standard errors / better / worse, fast" in run("reproduce", "--summary", "--fast", *options)
+    assert "jobs, fast, about" in run("reproduce", "main", "--fast", "--dry-run", *options)
+
+
+def test_what_is_of_several_models_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for kind, model in (("clean", "a" * 16), ("LRBCD", "b" * 16), ("PRBCD", "b" * 16)):
+        measure = next(one for one in find("citeseer").measures() if one.kind == kind and one.recipe.row.model == "GAT")
+        rows = [[epsilon, 0.5] for epsilon in measure.identity.get("epsilons", [0.0])]
+        store.put(Record(measure.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, {"model": model}))
+    page = tmp_path / "page.md"
+    run("reproduce", "--page", str(page), "--store", str(tmp_path))
+    assert "- citeseer GAT, regular, strict, seed 0: LRBCD, PRBCD; clean" in page.read_text(encoding="utf-8")
+    listed = run("results", "--store", str(tmp_path), "--kind", "clean", "--format", "csv").splitlines()
+    assert listed[1].endswith(",aaaaaaaa")
+
+
 def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     everything = run("results", "--store", str(store.root), "--format", "csv").splitlines()
-    assert everything[0] == "key,graph,model,training,splits,seed,measured,at,accuracy,seconds"
+    assert everything[0] == "key,graph,model,training,splits,seed,measured,at,accuracy,seconds,weights"
     assert len(everything) == 58
     some = run("results", "--store", str(store.root), "--model", "GCN", "--format", "csv").splitlines()
     assert len(some) == 10
@@ -206,7 +259,7 @@ def test_an_unknown_name_is_told_apart() -> None:
 
 def test_figures_are_drawn_from_the_store(store: Store, tmp_path: Path) -> None:
     measure = next(one for one in find_figure("gamma").measures() if one.recipe.row.attack is None)
-    found = {"gamma": [0.6, 0.4], "self_loops": True, "density": [0.5, 0.5]}
+    found = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
     store.put(Record(measure.identity, found, "a test", {"device": "cpu"}, 1.0, {}))
     out = tmp_path / "pictures"
     options = ("--store", str(store.root), "--out", str(out))

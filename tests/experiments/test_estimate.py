@@ -52,3 +52,27 @@ def test_other_devices_do_not_count(store: Store) -> None:
     nothing = expected(store, GCN)
     took(store, GCN, 1.0, "cuda (some)")
     assert expected(store, GCN) == nothing
+    assert Times(store, "cuda:1").estimate([Job(GCN, ())]) == (1.0, 1)
+
+
+def test_the_smaller_version_says_nothing_of_the_other(store: Store) -> None:
+    fast, nothing = Recipe(GCN.row, 0, fast=True), expected(store, GCN, "LRBCD")
+    took(store, fast, 1.0)
+    took(store, Measure(fast, "LRBCD"), 2.0)
+    assert expected(store, GCN, "LRBCD") == nothing
+    assert expected(store, fast, "LRBCD") == (3.0, 1)
+    assert expected(store, Recipe(GAT.row, 0, fast=True), "PRBCD")[0] < nothing[0]
+
+
+def test_a_model_that_is_kept_is_not_trained_again(store: Store) -> None:
+    took(store, GCN, 10.0)
+    took(store, Measure(GCN, "LRBCD"), 3.0)
+    path = store.model_path(GCN.identity)
+    path.parent.mkdir()
+    path.touch()
+    assert expected(store, GCN, "LRBCD") == (3.0, 1)
+
+
+def test_large_graphs_are_thought_to_take_longer(store: Store) -> None:
+    large = Recipe(Row("inductive", "ogbn-arxiv", "GCN", False, None, None), 0)
+    assert expected(store, large)[0] > expected(store, REGULAR)[0]

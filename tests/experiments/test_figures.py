@@ -55,6 +55,7 @@ def made_up(measure: Measure) -> dict[str, Any]:
             "gamma": [draw.uniform(-1, 1) for _ in range(11)],
             "self_loops": True,
             "density": [0.05] * 20 + [0.0] * 21,
+            "mean_frequency": 0.5,
         }
     if measure.kind == "diffusion":
         return {"matrix": [[1.0, 0.2], [0.2, 1.0]], "edges": [[0, 1]], "classes": [0, 1]}

@@ -65,10 +65,14 @@ def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
     assert known is not None
     again = list(work(job, known, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")))
     assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
-    # A damaged model is not used.
+    # A damaged model is not used, nor a whole one of another training.
     path = store.model_path(job.recipe.identity)
-    path.write_bytes(known[: len(known) // 2])
-    assert known_model(job, store) is None
+    other = trained(replace(job.recipe, seed=7), job.recipe.data(), "cpu", 1, "a test").model
+    assert other is not None
+    for wrong in (known[: len(known) // 2], other):
+        path.write_bytes(wrong)
+        with pytest.warns(StoreWarning, match="is not the model of its record, or damaged; it is trained anew"):
+            assert known_model(job, store) is None
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
@@ -116,6 +120,7 @@ def test_what_another_run_left_is_removed(small: Table, store: Store) -> None:
     keep(product, store)
     for name in (file.name, f"{file.name}.warmup", f".{file.name}.abc.tmp"):
         (file.parent / name).touch()
+        os.utime(file.parent / name, (0, 0))
     assert len(list(work(job, known_model(job, store), "cpu", 1, "a test", file))) == len(job.measures)
     assert [path.name for path in file.parent.iterdir()] == [store.model_path(job.recipe.identity).name]
 
@@ -128,6 +133,13 @@ def _session(leader: int) -> list[int]:
             if os.getsid(pid) == leader:
                 found.append(pid)
     return found
+
+
+def _wait_for_the_end_of(leader: int) -> None:
+    deadline = time.monotonic() + 30
+    while _session(leader) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _session(leader) == []
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
@@ -154,10 +166,7 @@ def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest
     # Only the one that started the others is killed; they end by themselves.
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 30
-    while _session(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert _session(process.pid) == []
+    _wait_for_the_end_of(process.pid)
     before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert before
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL, timeout=120)
@@ -225,3 +234,38 @@ def test_a_job_that_dies_takes_no_other_with_it(
         (2, True),
         (7, False),
     ]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
+    """From a terminal, where all processes get it; no other job is begun."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from edgeproof.experiments import Job, Store\n"
+        "from edgeproof.experiments.engines import LocalEngine, local\n"
+        "from edgeproof.experiments.paper import Row\n"
+        "from edgeproof.experiments.recipe import Recipe\n"
+        "def slow(job, *_):\n"
+        "    Path(sys.argv[1], str(job.recipe.seed)).touch()\n"
+        "    time.sleep(600)\n"
+        "if __name__ == '__main__':\n"
+        "    local._work_into = slow\n"
+        "    row = Row('inductive', 'csbm', 'GCN', False, None, None)\n"
+        "    jobs = [Job(Recipe(row, seed), ()) for seed in range(5)]\n"
+        "    LocalEngine(1, 'cpu', 1).run(jobs, Store('store'), 'a test', print)\n"
+    )
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(begun)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 90
+    while not list(begun.iterdir()) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert [path.name for path in begun.iterdir()] == ["0"]
+    _wait_for_the_end_of(process.pid)

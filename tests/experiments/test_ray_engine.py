@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from edgeproof.experiments import Job, Store, Table, measure, missing
-from edgeproof.experiments.engines import JobFailedError, RayEngine, Report
+from edgeproof.experiments.engines import EngineWarning, JobFailedError, RayEngine, Report
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
@@ -39,6 +41,13 @@ def cluster() -> Iterator[Any]:
 
 def add_node(cluster: Any) -> Any:
     return cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+
+
+def _busy() -> str:
+    """Workers that are in the middle of a task."""
+    return subprocess.run(
+        ["pgrep", "-f", "^ray::(trained|measured)"], capture_output=True, text=True, check=False
+    ).stdout
 
 
 def kill_once(pattern: str) -> Callable[[], int]:
@@ -120,7 +129,8 @@ def test_a_certificates_samples_are_spread_over_workers(
         cluster.remove_node(node)
 
 
-def test_a_killed_driver_goes_on_where_it_was(cluster: Any, small: Table, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_driver_goes_on_where_it_was(how: signal.Signals, cluster: Any, small: Table, tmp_path: Path) -> None:
     node = add_node(cluster)
     script, folder = tmp_path / "run.py", Path(__file__).parent
     script.write_text(
@@ -138,8 +148,12 @@ def test_a_killed_driver_goes_on_where_it_was(cluster: Any, small: Table, tmp_pa
     deadline = time.monotonic() + 90
     while not list(store.root.glob("*.json")) and time.monotonic() < deadline and driver.poll() is None:
         time.sleep(0.05)
-    driver.kill()
-    driver.wait()
+    driver.send_signal(how)
+    driver.wait(timeout=60)
+    # Tasks end with the driver.
+    while _busy() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _busy() == ""
     before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert 0 < len(before) < 6
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=180)
@@ -167,3 +181,21 @@ def test_failures_are_told_in_the_end(
 def test_a_cluster_needs_sensible_tasks() -> None:
     with pytest.raises(ValueError, match="expected cpus > 0 and gpus >= 0, got 0 and 0"):
         RayEngine(cpus=0)
+
+
+def test_tasks_that_no_node_can_do_are_told(cluster: Any, store: Store) -> None:
+    node = add_node(cluster)
+    with pytest.warns(EngineWarning, match=r"no node .* has 1 cores and 0.5 GPUs .* everything waits until one joins"):
+        RayEngine(cluster.address, gpus=0.5).run([], store, "a test", lambda report: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EngineWarning)
+        RayEngine(cluster.address).run([], store, "a test", lambda report: None)
+    cluster.remove_node(node)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_cluster_that_is_not_there_is_told_at_once(scheme: str, store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ConnectionError, match=f"expected a Ray cluster at {scheme}127.0.0.1:{port}, got no answer"):
+        RayEngine(f"{scheme}127.0.0.1:{port}").run([], store, "a test", lambda report: None)

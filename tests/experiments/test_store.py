@@ -60,6 +60,10 @@ def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dic
         lambda text: json.dumps({**json.loads(text), "values": {"accuracy": []}}),
         lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, float("nan")]]}}),
         lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, 7.2]]}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[]]}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, 0.5, 0.5]]}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.1, 0.5]]}}),
+        lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, True]]}}),
         lambda text: json.dumps({**json.loads(text), "identity": {"kind": "clean", "training": float("nan")}}),
     ],
 )
@@ -95,6 +99,44 @@ def test_accuracies_are_those_at_the_budgets_asked_for(store: Store) -> None:
     assert store.get(about) is not None
     path.write_text(path.read_text().replace("0.25,\n    0.4", "0.5,\n    0.4"))
     with pytest.warns(StoreWarning, match="were asked for at"):
+        assert store.get(about) is None
+
+
+GRID = [[added, deleted, 0.5] for added in range(5) for deleted in range(8)]
+SOUND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "smoothing": ({}, {"certified_accuracy": GRID, "average_certifiable_radius": [1.0, 2.0], "abstained": 0.1}),
+    "filter": ({"bins": 2}, {"gamma": [0.5, 0.5], "self_loops": True, "density": [0.4, 0.6], "mean_frequency": 1.0}),
+    "diffusion": ({}, {"matrix": [[1.0, 0.0], [0.0, 1.0]], "edges": [[0, 1]], "classes": [0, 1]}),
+    "degrees": ({"epsilons": [0.1]}, {"nodes": [[0.1, [[3, 1, 0, 2]]]]}),
+    "training": ({}, {"best_epoch": 3, "epochs": 5, "stopped": "patience"}),
+}
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        *(
+            ("smoothing", {"certified_accuracy": rows})
+            for rows in (GRID[:8], [row[1:] for row in GRID], GRID[::-1], [])
+        ),
+        *(("smoothing", wrong) for wrong in ({"average_certifiable_radius": [1.0]}, {"abstained": NAN})),
+        *(("filter", wrong) for wrong in ({"gamma": []}, {"gamma": [NAN]}, {"density": [1.0]}, {"self_loops": 1})),
+        *(
+            ("diffusion", wrong)
+            for wrong in ({"matrix": [[1.0, 0.0]]}, {"edges": [[0, 2]]}, {"classes": [], "matrix": []})
+        ),
+        *(("degrees", wrong) for wrong in ({"nodes": []}, {"nodes": [[0.2, []]]}, {"nodes": [[0.1, [[3, 1, 0]]]]})),
+        *(("training", wrong) for wrong in ({"best_epoch": "3"}, {"epochs": None})),
+    ],
+)
+def test_every_kind_of_result_is_looked_at(kind: str, damage: dict[str, Any], store: Store) -> None:
+    more, values = SOUND[kind]
+    about = {"kind": kind, "training": {}, **more}
+    store.put(Record(about, values, "a command", {"device": "cpu"}, 1.0, {}))
+    assert store.get(about) is not None
+    store.put(Record(about, {**values, **damage}, "a command", {"device": "cpu"}, 1.0, {}))
+    with pytest.warns(StoreWarning, match="is damaged and is not used"):
         assert store.get(about) is None
 
 

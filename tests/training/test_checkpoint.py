@@ -165,10 +165,17 @@ def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
 
 
 def test_only_files_of_the_run_are_removed(tmp_path: Path) -> None:
-    ours = ["run", "run.labels0", "run.labels12", "run.warmup", ".run.abc_1.tmp", ".run.labels0.x9.tmp"]
+    ours = ["run", "run.labels0", "run.labels12", "run.warmup"]
+    unfinished = [".run.abc_1.tmp", ".run.labels0.x9.tmp"]
     others = ["run.labels", "run.labels.csv", "run.labels_true.npy", "run2.warmup", ".run.other.x9.tmp", "arun.labels0"]
-    for name in ours + others:
+    for name in ours + unfinished + others:
         (tmp_path / name).write_text("")
+    os.utime(tmp_path / ".run.other.x9.tmp", (0, 0))
+    # Somebody else may be writing them.
+    ep.training.remove_checkpoints(tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(unfinished + others)
+    for name in unfinished:
+        os.utime(tmp_path / name, (0, 0))
     ep.training.remove_checkpoints(tmp_path / "run")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
     ep.training.remove_checkpoints(tmp_path / "nowhere" / "run")

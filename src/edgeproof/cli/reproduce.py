@@ -11,20 +11,20 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from edgeproof import datasets, models
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof.cli._options import LogDir, parse_device
+from edgeproof.cli._plans import listed, planned
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, compare, missing
 from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine, Report
-from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.figures.page import FORMATS
+from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import STAND_IN
-from edgeproof.experiments.plan import TRAININGS, measures
+from edgeproof.experiments.plan import TRAININGS, Selection
 from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
 from edgeproof.experiments.work import keep, read_off
 from edgeproof.splits import PROTOCOLS
@@ -74,18 +74,20 @@ def reproduce(
     protocol: Annotated[
         str, typer.Option(help="Splits of figures, where protocols differ: strict or as_released. Tables have both.")
     ] = "strict",
-    dataset: Annotated[list[str] | None, typer.Option(help="Run only rows of this graph; repeatable.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Run only rows of this model; repeatable.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Run and show only rows of this graph; repeatable.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Run and show only rows of this model; repeatable.")] = None,
     training: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
+        typer.Option(help=f"Run and show only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
     engine: Annotated[str, typer.Option(help="'local', processes on this machine; or 'ray', a cluster.")] = "local",
     address: Annotated[str | None, typer.Option(help="Ray: the cluster's address, as ray start prints it.")] = None,
-    cpus: Annotated[float, typer.Option(help="Ray: cores of each task.")] = 1,
-    gpus: Annotated[float, typer.Option(help="Ray: share of a GPU of each task, such as 0.1; 0 for none.")] = 0,
+    cpus: Annotated[float | None, typer.Option(help="Ray: cores of each task; 1 by default.")] = None,
+    gpus: Annotated[
+        float | None, typer.Option(help="Ray: share of a GPU of each task, such as 0.1; none by default.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes at once; by default what this machine bears.")] = None,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes share one GPU.")] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads per process.")] = None,
@@ -108,16 +110,16 @@ def reproduce(
         if kind not in FORMATS:
             raise ValueError(f"expected png or svg, got {kind!r}")
     check_known("protocol", [protocol], PROTOCOLS)
-    if engine == "ray" and device != "cpu":
-        raise ValueError(
-            f"expected --gpus, the share of a GPU of each task, in place of --device {device} with --engine ray"
-        )
+    check_known("engine", [engine], ["local", "ray"])
+    _check_fits(engine, address=address, cpus=cpus, gpus=gpus, jobs=jobs, device=device, threads=threads)
     device = str(parse_device(device, there=False))
     # What is read by a program, or later, has room for whole names and figures.
     console, kept = Console() if sys.stdout.isatty() else Console(width=_WIDE), Store(store)
     if page_path is not None:
         check_writable(page_path)
-        page_path.write_text(page([compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]), encoding="utf-8")
+        compared = [compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]
+        several = {origin: models for origin, models in of_several_models(kept).items() if origin.fast == fast}
+        page_path.write_text(page(compared, several), encoding="utf-8")
         console.print(f"wrote {page_path}", soft_wrap=True, markup=False)
         return
     if figure_page is not None:
@@ -125,44 +127,44 @@ def reproduce(
         console.print(f"wrote {figure_page}", soft_wrap=True, markup=False)
         return
     if list_all or not (names or summary):
-        console.print(_listed(kept, fast, LocalEngine(jobs, device, threads)))
+        console.print(listed(kept, LocalEngine(jobs, device, threads), fast=fast))
         return
     chosen = _chosen(names or ["all"], protocol)
-    if not summary:
-        _check_filters(chosen, fast, dataset, model, training, seed)
+    only = Selection(dataset or (), model or (), training or (), seed or ())
+    only.check(chosen, fast=fast)
     tables = [one for one in chosen if isinstance(one, Table)]
     if summary:
         printed = [one for one in tables if one.stands_for is None]
         if not printed:
             raise ValueError("expected names of the paper's tables to sum up, got others alone")
-        console.print(in_terminal_summary([compare(one, kept, fast=fast) for one in printed]))
+        compared = [compare(one, kept, fast=fast, only=only) for one in printed]
+        console.print(in_terminal_summary([one for one in compared if one.cells]))
         return
-    todo = [
-        job
-        for job in missing(chosen, kept, fast=fast)
-        if (not dataset or job.recipe.row.dataset in dataset)
-        and (not model or job.recipe.row.model in model)
-        and (not training or job.training in training)
-        and (not seed or job.recipe.seed in seed)
-    ]
+    todo = [job for job in missing(chosen, kept, fast=fast) if only.has(job)]
+    runner = RayEngine(address, cpus or 1, gpus or 0, log_dir) if engine == "ray" else None
     if dry_run:
-        console.print(_planned(todo, kept, LocalEngine(jobs, device, threads)))
+        console.print(planned(todo, kept, runner or LocalEngine(jobs, device, threads), fast=fast))
         return
     figures = [one for one in chosen if isinstance(one, PaperFigure)]
     if figures:
         check_writable(out / "figure.png")
     failed: JobFailedError | None = None
     if not show:
-        runner = _engine(engine, address, cpus, gpus, jobs, device, threads, log_dir)
+        if log_dir is not None:
+            check_tensorboard()
+            check_writable(log_dir / "events")
         check_writable(kept.root / "result.json")
         try:
-            _run(runner, todo, kept)
+            _run(runner or LocalEngine(jobs, str(parse_device(device)), threads, log_dir), todo, kept)
         except JobFailedError as error:
             # What the others found is shown first.
             failed = error
-    for table in tables:
-        comparison = compare(table, kept, fast=fast)
-        print(export(comparison, form), end="") if form else console.print(in_terminal(comparison))
+    comparisons = [compare(table, kept, fast=fast, only=only) for table in tables]
+    if form is not None and comparisons:
+        print(export(comparisons, form), end="")
+    else:
+        for comparison in comparisons:
+            console.print(in_terminal(comparison))
     for figure in figures:
         _draw(figure, kept, fast, out, image or FORMATS, console)
     if failed is not None:
@@ -172,13 +174,11 @@ def reproduce(
 def _chosen(names: list[str], protocol: str) -> list[Table | PaperFigure]:
     """Tables and figures by their names."""
     everything: list[Table | PaperFigure] = [*TABLES, *STAND_INS, *FIGURES]
-    known = {name: [one] for one in everything for name in (one.label, one.nickname)}
+    known = {name: [one] for one in everything for name in one.names}
     known |= {"all": list(TABLES), "figures": list(FIGURES)}
-    numbers = {
-        str(one.number) if isinstance(one, Table) else f"fig{one.number}": [one] for one in everything if one.number
-    }
-    found = [one for name in names for one in numbers.get(name) or look_up("table or figure", name, known)]
-    return [replace(one, protocol=protocol) if isinstance(one, PaperFigure) else one for one in found]
+    # Each once, however often it was named.
+    found = {one.label: one for name in names for one in look_up("table or figure", name, known)}
+    return [replace(one, protocol=protocol) if isinstance(one, PaperFigure) else one for one in found.values()]
 
 
 def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Sequence[str], console: Console) -> None:
@@ -205,28 +205,6 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
     path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
 
 
-def _check_filters(
-    chosen: Sequence[Table | PaperFigure],
-    fast: bool,
-    graphs: list[str] | None,
-    names: list[str] | None,
-    trainings: list[str] | None,
-    seeds: list[int] | None,
-) -> None:
-    """Raise for a filter that nothing in these tables and figures passes."""
-    jobs = [Job(measure.recipe, ()) for measure in measures(chosen, fast=fast)]
-    for kind, wanted, known in (
-        ("dataset", graphs, {job.recipe.row.dataset for job in jobs}),
-        ("model", names, {job.recipe.row.model for job in jobs}),
-        ("training", trainings, {job.training for job in jobs}),
-        ("seed", seeds, {job.recipe.seed for job in jobs}),
-    ):
-        for one in wanted or []:
-            if one not in known:
-                there = ", ".join(map(str, sorted(known)))
-                raise ValueError(f"expected a {kind} that is in there ({there}), got {one}")
-
-
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:
     """Raise for a graph or a model that there is none of, before anything is run."""
     check_known("dataset", graphs, [*datasets.available(), STAND_IN])
@@ -239,24 +217,26 @@ def check_known(kind: str, chosen: list[str] | None, known: Sequence[str]) -> No
             raise unknown_name(kind, name, list(known))
 
 
-def _engine(
-    name: str,
+def _check_fits(
+    engine: str,
+    *,
     address: str | None,
-    cpus: float,
-    gpus: float,
+    cpus: float | None,
+    gpus: float | None,
     jobs: int | None,
     device: str,
     threads: int | None,
-    log_dir: Path | None,
-) -> Engine:
-    if log_dir is not None:
-        check_tensorboard()
-        check_writable(log_dir / "events")
-    if name == "local":
-        return LocalEngine(jobs, str(parse_device(device)), threads, log_dir)
-    if name == "ray":
-        return RayEngine(address, cpus, gpus, log_dir)
-    raise unknown_name("engine", name, ["local", "ray"])
+) -> None:
+    """Raise for options that would have no effect with this engine."""
+    if engine == "ray" and device != "cpu":
+        raise ValueError(
+            f"expected --gpus, the share of a GPU of each task, in place of --device {device} with --engine ray"
+        )
+    if engine == "ray" and (jobs is not None or threads is not None):
+        raise ValueError("expected --cpus, the cores of each task, in place of --jobs and --threads with --engine ray")
+    if engine == "local" and (address is not None or cpus is not None or gpus is not None):
+        raise ValueError("expected --address, --cpus and --gpus with --engine ray only")
+    LocalEngine(jobs, "cpu", threads)
 
 
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:
@@ -293,32 +273,3 @@ def _interrupted(done: int, total: int, store: Store) -> int:
         file=sys.stderr,
     )
     return 130
-
-
-def _listed(store: Store, fast: bool, engine: LocalEngine) -> RichTable:
-    shown = RichTable(title="tables and figures" + (", fast" if fast else ""))
-    for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
-        shown.add_column(title)
-    times = Times(store, engine.device)
-    everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
-    for one in everything:
-        needed = measures([one], fast=fast)
-        left = missing([one], store, fast=fast)
-        there = len(needed) - sum(len(job.measures) for job in left)
-        hours = times.estimate(left)[0] / 3600 / engine.processes
-        number = "" if not one.number else str(one.number) if isinstance(one, Table) else f"fig{one.number}"
-        counts = (f"{there} of {len(needed)}", str(len(left)), f"{hours:.1f}" if left else "")
-        shown.add_row(one.label, number, one.nickname, one.about, *counts)
-    return shown
-
-
-def _planned(todo: list[Job], store: Store, engine: LocalEngine) -> RichTable:
-    seconds, known = Times(store, engine.device).estimate(todo)
-    hours = seconds / 3600 / engine.processes
-    basis = f"{known} of {len(todo)} from times measured on such a device" if todo else "nothing to do"
-    shown = RichTable(title=f"{len(todo)} jobs, about {hours:.1f} h with {engine.processes} processes ({basis})")
-    shown.add_column("training")
-    shown.add_column("measured")
-    for job in todo:
-        shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
-    return shown

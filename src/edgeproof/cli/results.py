@@ -11,10 +11,10 @@ from rich.table import Table as RichTable
 from edgeproof import attacks
 from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names
 from edgeproof.experiments import Record, Store
-from edgeproof.experiments.paper import Row, training_of
+from edgeproof.experiments.origins import Origin, weights_of
 from edgeproof.experiments.render import PROTOCOLS, as_text, check_format
 
-_TITLES = ("key", "graph", "model", "training", "splits", "seed", "measured", "at", "accuracy", "seconds")
+_TITLES = ("key", "graph", "model", "training", "splits", "seed", "measured", "at", "accuracy", "seconds", "weights")
 _KINDS = (
     "clean",
     *attacks.available(),
@@ -38,11 +38,14 @@ def results(
         str | None, typer.Option(help="Only of these splits: strict, as_released or transductive.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Only of this seed.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Those of the smaller version, instead of the others.")] = False,
     form: Annotated[
         str | None, typer.Option("--format", help="csv, latex or markdown; a table for terminals by default.")
     ] = None,
 ) -> None:
     """List what has been measured, one line per figure, and filter and export it.
+
+    Lines with the same weights, the first digits of a hash, are about the same trained model.
 
     Example: edgeproof results --dataset citeseer --kind LRBCD --format csv
     """
@@ -56,7 +59,7 @@ def results(
     lines = [
         line
         for record in Store(store).records()
-        if record.identity["kind"] != "training"
+        if record.identity["kind"] != "training" and Origin.of(record.identity["training"]).fast == fast
         for line in _lines(record)
         if all(
             wanted is None or str(wanted) == is_
@@ -66,7 +69,7 @@ def results(
     if form is not None:
         print(as_text(_TITLES, lines, form), end="")
     else:
-        shown = RichTable(title=f"{len(lines)} figures in {store}")
+        shown = RichTable(title=f"{len(lines)} figures in {store}{', fast' if fast else ''}")
         for title in _TITLES:
             shown.add_column(title)
         for line in lines:
@@ -75,20 +78,11 @@ def results(
 
 
 def _lines(record: Record) -> list[tuple[str, ...]]:
-    training, values = record.identity["training"], record.values
-    attack = training["attack"] and training["attack"].partition("(")[0]
-    labelled = training["label_config"] is not None
-    row = Row(training["setting"], training["dataset"], training["model"], labelled, attack, training["epsilon"])
-    about = (
-        row.dataset,
-        row.model,
-        training_of(row),
-        training["protocol"] if row.setting == "inductive" else row.setting,
-        str(training["seed"]),
-        record.identity["kind"],
-    )
+    origin, values, kind = Origin.of(record.identity["training"]), record.values, record.identity["kind"]
+    about = (origin.dataset, origin.model, origin.training, origin.splits, str(origin.seed))
     figures = [(f"{epsilon:g}", accuracy) for epsilon, accuracy in values.get("accuracy", [])]
     figures += [(f"+{added} -{deleted}", accuracy) for added, deleted, accuracy in values.get("certified_accuracy", [])]
     shown = [(at, f"{100 * accuracy:.1f}") for at, accuracy in figures]
     # What was looked at for a figure of the paper is no accuracy; it is in the file.
-    return [(record.key[:8], *about, *one, f"{record.seconds:.0f}") for one in shown or [("-", "-")]]
+    rest = (f"{record.seconds:.0f}", weights_of(record))
+    return [(record.key[:8], *about, kind, *one, *rest) for one in shown or [("-", "-")]]

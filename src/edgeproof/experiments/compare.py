@@ -6,7 +6,8 @@ import statistics
 from dataclasses import dataclass
 
 from edgeproof.experiments.measure import Measure, value
-from edgeproof.experiments.paper import Printed
+from edgeproof.experiments.paper import Printed, Row
+from edgeproof.experiments.plan import Selection
 from edgeproof.experiments.recipe import protocols_of, recipes
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.tables import Table
@@ -78,15 +79,20 @@ class Comparison:
     cells: tuple[Cell, ...]
     fast: bool
 
+    @property
+    def rows(self) -> list[Row]:
+        return list(dict.fromkeys(cell.paper.row for cell in self.cells))
+
     def counts(self, protocol: str) -> dict[str, int]:
         """How many cells there are of each verdict; those that cannot be compared count for none."""
         verdicts = [cell.verdict(protocol) for cell in self.cells]
         return {name: verdicts.count(name) for name in ("matched", "better", "worse", "not run")}
 
 
-def compare(table: Table, store: Store, *, fast: bool = False) -> Comparison:
-    """A table from what is in the store."""
-    return Comparison(table, tuple(Cell(cell, _ours(cell, store, fast)) for cell in table.cells), fast)
+def compare(table: Table, store: Store, *, fast: bool = False, only: Selection | None = None) -> Comparison:
+    """A table, or some of its rows, from what is in the store."""
+    cells = [cell for cell in table.cells if only is None or only.has_row(cell.row)]
+    return Comparison(table, tuple(Cell(cell, _ours(cell, store, fast)) for cell in cells), fast)
 
 
 def _ours(cell: Printed, store: Store, fast: bool) -> dict[str, Figure | None]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.origins import Origin
+from edgeproof.experiments.paper import is_large
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
@@ -16,8 +18,14 @@ from edgeproof.experiments.store import Store
 _GUESS = {"training": 300.0, "clean": 1.0, "smoothing": 200.0, "filter": 10.0, "diffusion": 1.0}
 _GUESS_ATTACK = 60.0
 
-# What is done, against which attack, on which graph, with which model: what comes first has most to do with the time.
-Likeness = tuple[str, ...]
+# The smaller version takes about this share of the time, and a graph of arXiv's size so many times as long as others.
+_FAST, _LARGE = 0.05, 10.0
+
+# What is done, whether in the smaller version, against which attack, on which graph, with which model: what comes first has
+# most to do with the time.
+Likeness = tuple[str, bool, str, str, str]
+# As much of it as two things have to have in common at least.
+_COMMON = 3
 
 
 class Times:
@@ -29,34 +37,37 @@ class Times:
     """
 
     def __init__(self, store: Store, device: str) -> None:
-        self._took: dict[Likeness, list[float]] = defaultdict(list)
+        self._took: dict[tuple[object, ...], list[float]] = defaultdict(list)
+        self._store = store
         for record in store.records():
-            if record.environment.get("device", "").startswith(device):
+            if record.environment.get("device", "").startswith(device.partition(":")[0]):
                 likeness = _likeness(record.identity)
-                for known in range(2, len(likeness) + 1):
+                for known in range(_COMMON, len(likeness) + 1):
                     self._took[likeness[:known]].append(record.seconds)
 
     def estimate(self, jobs: Iterable[Job]) -> tuple[float, int]:
-        """Seconds of work, one job after the other; and how many jobs' trainings have a precedent on such a device."""
+        """Seconds of work, one job after the other; and for how many jobs all of that is from such work on such a device."""
         total, known = 0.0, 0
         for job in jobs:
-            parts: list[Recipe | Measure] = [job.recipe, *job.measures]
-            for part in parts:
-                likeness = _likeness(part.identity)
-                total += self._expected(likeness)
-                known += likeness in self._took and isinstance(part, Recipe)
+            # A model that is kept is not trained again.
+            there = self._store.model_path(job.recipe.identity).exists()
+            parts: list[Recipe | Measure] = [*([] if there else [job.recipe]), *job.measures]
+            likenesses = [_likeness(part.identity) for part in parts]
+            total += sum(map(self._expected, likenesses))
+            known += all(likeness in self._took for likeness in likenesses)
         return total, known
 
     def _expected(self, likeness: Likeness) -> float:
         """Seconds, from what is most alike."""
-        for known in range(len(likeness), 1, -1):
+        for known in range(len(likeness), _COMMON - 1, -1):
             if likeness[:known] in self._took:
                 return statistics.mean(self._took[likeness[:known]])
-        return _GUESS.get(likeness[0], _GUESS_ATTACK)
+        kind, fast, _, dataset, _ = likeness
+        return _GUESS.get(kind, _GUESS_ATTACK) * (_FAST if fast else 1) * (_LARGE if is_large(dataset) else 1)
 
 
 def _likeness(identity: dict[str, Any]) -> Likeness:
     kind = str(identity["kind"])
     training = identity if kind == "training" else identity["training"]
     against = str(training["attack"]) if kind == "training" else ""
-    return kind, against, str(training["dataset"]), str(training["model"])
+    return kind, Origin.of(training).fast, against, str(training["dataset"]), str(training["model"])

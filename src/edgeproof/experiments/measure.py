@@ -14,6 +14,7 @@ from edgeproof.evaluation import clean_accuracy
 from edgeproof.experiments.looks import BINS, degrees_of, diffusion_of, filter_of
 from edgeproof.experiments.paper import Column, epsilons, is_large
 from edgeproof.experiments.recipe import Recipe, local_share
+from edgeproof.experiments.values import radii
 from edgeproof.models import GraphModel
 from edgeproof.splits import Split
 
@@ -23,8 +24,6 @@ _SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
 _FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
 # Tasks of a cluster that a certificate's samples are spread over, and how many each of them has at least.
 _TASKS, _LEAST_SAMPLES = 10, 1_000
-# Radii that are kept: all that the paper prints, and those in between, of both kinds together.
-_MOST_ADDED, _MOST_DELETED = 4, 7
 # Measurements for figures that are an attack under another name: which attack.
 _ATTACKS = {"LRBCD-global": "LRBCD", "LRBCD-global-slow": "LRBCD", "degrees": "PRBCD"}
 _DEGREES_AT = (0.1, 0.25)
@@ -139,11 +138,7 @@ class Measure:
 def _certified(certificate: Certificate) -> dict[str, Any]:
     added, deleted = certificate.average_certifiable_radius
     return {
-        "certified_accuracy": [
-            [r_add, r_del, certificate.accuracy(r_add, r_del)]
-            for r_add in range(_MOST_ADDED + 1)
-            for r_del in range(_MOST_DELETED + 1)
-        ],
+        "certified_accuracy": [[*radius, certificate.accuracy(*radius)] for radius in radii()],
         "average_certifiable_radius": [added, deleted],
         "abstained": float(certificate.abstained.double().mean()),
     }

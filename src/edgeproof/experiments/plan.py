@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import training_of
+from edgeproof.experiments.paper import Row, training_of
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
 
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
+
+
+def training_name(row: Row) -> str:
+    """How models of a row are trained: one of :data:`TRAININGS`."""
+    return row.attack or ("self" if row.self_training else "regular")
 
 
 @dataclass(frozen=True)
@@ -27,16 +32,59 @@ class Job:
     measures: tuple[Measure, ...]
 
     @property
-    def training(self) -> str:
-        """How the model is trained: one of :data:`TRAININGS`."""
-        row = self.recipe.row
-        return row.attack or ("self" if row.self_training else "regular")
+    def row(self) -> Row:
+        """The row of a table that the model belongs to."""
+        return self.recipe.row
 
     @property
     def name(self) -> str:
-        row, where = self.recipe.row, self.recipe.protocol
+        row, where = self.row, self.recipe.protocol
         where = where if row.setting == "inductive" else row.setting
         return f"{row.dataset} {row.model}, {training_of(row)}, {where}, seed {self.recipe.seed}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some rows and seeds of tables and figures; what is not named is not asked for.
+
+    Args:
+        datasets: of these graphs.
+        models: of these models.
+        trainings: of these of :data:`TRAININGS`.
+        seeds: of these seeds.
+    """
+
+    datasets: Collection[str] = ()
+    models: Collection[str] = ()
+    trainings: Collection[str] = ()
+    seeds: Collection[int] = ()
+
+    def has_row(self, row: Row) -> bool:
+        """Whether a row is among them."""
+        return (
+            (not self.datasets or row.dataset in self.datasets)
+            and (not self.models or row.model in self.models)
+            and (not self.trainings or training_name(row) in self.trainings)
+        )
+
+    def has(self, job: Job) -> bool:
+        """Whether a job is among them."""
+        return self.has_row(job.row) and (not self.seeds or job.recipe.seed in self.seeds)
+
+    def check(self, experiments: Iterable[Experiment], *, fast: bool = False) -> None:
+        """Raise for what none of these tables and figures has."""
+        wanted = measures(experiments, fast=fast)
+        rows = {measure.recipe.row for measure in wanted}
+        for kind, asked, known in (
+            ("dataset", self.datasets, {row.dataset for row in rows}),
+            ("model", self.models, {row.model for row in rows}),
+            ("training", self.trainings, {training_name(row) for row in rows}),
+            ("seed", self.seeds, {measure.recipe.seed for measure in wanted}),
+        ):
+            for one in asked:
+                if one not in known:
+                    there = ", ".join(map(str, sorted(known)))
+                    raise ValueError(f"expected a {kind} that is in there ({there}), got {one}")
 
 
 class Experiment(Protocol):

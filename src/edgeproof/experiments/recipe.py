@@ -46,7 +46,7 @@ _TRAINING: dict[str | tuple[str, str], dict[str, Any]] = {
     # As its authors train it.
     ("GRAND", "citeseer"): {"loss": "cross_entropy", "weight_decay": 5e-4},
 }
-_FAST_EPOCHS = 60
+FAST_EPOCHS = 60
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ class Recipe:
         if row.setting == "transductive":
             settings["patience"] = 300
         if self.fast:
-            settings["max_epochs"] = _FAST_EPOCHS
+            settings["max_epochs"] = FAST_EPOCHS
         return TrainConfig(**settings)
 
     @property
     def label_config(self) -> TrainConfig:
         """Of the model that labels; in the transductive study it is kept at its best of 500 epochs."""
-        config, epochs = self.config, _FAST_EPOCHS if self.fast else 500
+        config, epochs = self.config, FAST_EPOCHS if self.fast else 500
         return replace(config, max_epochs=epochs, patience=epochs) if self.row.setting == "transductive" else config
 
     @property

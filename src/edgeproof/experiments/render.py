@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.table import Table as RichTable
 
 from edgeproof.experiments.compare import Cell, Comparison
+from edgeproof.experiments.origins import Origin
 from edgeproof.experiments.paper import Column, Row, training_of
 from edgeproof.experiments.tables import Table
 
@@ -50,7 +51,7 @@ class _Layout:
 def in_terminal(comparison: Comparison) -> RichTable:
     """A line for the paper and one for each protocol, coloured by whether ours is within two standard errors."""
     table = comparison.table
-    layout = _attack_by_attack(table) if len(table.rows) == 1 else _row_by_row(table)
+    layout = _attack_by_attack(table) if len(table.rows) == 1 else _row_by_row(table, comparison.rows)
     shown = RichTable(title=f"{table.label}: {table.title}{', fast' if comparison.fast else ''}")
     for title in (*layout.names, ""):
         shown.add_column(title)
@@ -70,11 +71,9 @@ def in_terminal(comparison: Comparison) -> RichTable:
     return shown
 
 
-def _row_by_row(table: Table) -> _Layout:
+def _row_by_row(table: Table, rows: Sequence[Row]) -> _Layout:
     """A line for each way of training."""
-    lines = [
-        ((row.dataset, row.model, training_of(row)), [(row, column) for column in table.columns]) for row in table.rows
-    ]
+    lines = [((row.dataset, row.model, training_of(row)), [(row, column) for column in table.columns]) for row in rows]
     return _Layout(("graph", "model", "training"), tuple(map(title_of, table.columns)), lines)
 
 
@@ -95,7 +94,8 @@ def _attack_by_attack(table: Table) -> _Layout:
 
 def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
     """One line per table: how many of its cells match, are better or worse, for both protocols; and a total."""
-    shown = RichTable(title="cells within two of the paper's standard errors / better / worse")
+    label = ", fast" if any(one.fast for one in comparisons) else ""
+    shown = RichTable(title=f"cells within two of the paper's standard errors / better / worse{label}")
     for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run"):
         shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)
     everything = Comparison(comparisons[0].table, tuple(cell for one in comparisons for cell in one.cells), False)
@@ -112,11 +112,22 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
     return shown
 
 
-def export(comparison: Comparison, form: str) -> str:
+def export(comparisons: Sequence[Comparison], form: str) -> str:
     """All cells, one per line, as ``"csv"``, ``"latex"`` or ``"markdown"``."""
-    ours = [protocol.replace("_", " ") + (", fast" if comparison.fast else "") for protocol in PROTOCOLS]
-    titles = ["graph", "model", "training", "measured", "paper", *ours, "verdict, strict"]
-    lines = [
+    titles = ["table", *_titles(fast=any(one.fast for one in comparisons))]
+    lines = [[one.table.label, *line] for one in comparisons for line in _lines(one.cells)]
+    return as_text(titles, lines, form)
+
+
+def _titles(*, fast: bool) -> list[str]:
+    """Of what :func:`_lines` gives."""
+    protocols = [protocol.replace("_", " ") for protocol in PROTOCOLS]
+    ours = [f"{protocol}, fast" if fast else protocol for protocol in protocols]
+    return ["graph", "model", "training", "measured", "paper", *ours, *(f"verdict, {one}" for one in protocols)]
+
+
+def _lines(cells: Sequence[Cell]) -> list[list[str]]:
+    return [
         [
             cell.paper.row.dataset,
             cell.paper.row.model,
@@ -124,11 +135,10 @@ def export(comparison: Comparison, form: str) -> str:
             title_of(cell.paper.column),
             _printed(cell),
             *(_ours(cell, protocol) for protocol in PROTOCOLS),
-            cell.verdict("strict"),
+            *(cell.verdict(protocol) for protocol in PROTOCOLS),
         ]
-        for cell in comparison.cells
+        for cell in cells
     ]
-    return as_text(titles, lines, form)
 
 
 def as_text(titles: Sequence[str], lines: Sequence[Sequence[str]], form: str) -> str:
@@ -150,8 +160,13 @@ def check_format(form: str) -> None:
         raise ValueError(f"expected one of {', '.join(_FORMATS)}, got {form!r}")
 
 
-def page(comparisons: list[Comparison]) -> str:
-    """A page in Markdown: how many cells match, and every cell that has been run."""
+def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequence[str]]]) -> str:
+    """A page in Markdown: how many cells match, and every cell that has been run.
+
+    Args:
+        comparisons: the tables.
+        several: trainings whose results are of more than one model, as ``of_several_models`` finds them.
+    """
     fast = any(comparison.fast for comparison in comparisons)
     lines = [
         "# Our figures beside the paper's",
@@ -170,10 +185,21 @@ def page(comparisons: list[Comparison]) -> str:
             about = f"`{comparison.table.label}` | {comparison.table.about}"
             lines.append(f"| {about} | {protocol.replace('_', ' ')} | {len(comparison.cells)} | {counts} |")
     for comparison in comparisons:
-        run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
+        run = [cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values())]
         if run:
-            shown = export(replace(comparison, cells=run), "markdown").rstrip()
+            shown = as_text(_titles(fast=fast), _lines(run), "markdown").rstrip()
             lines += ["", f"## {comparison.table.title}", "", shown]
+    if several:
+        lines += [
+            "",
+            "## Trained more than once",
+            "",
+            "Models are not in the repository: what is measured later is measured of the same training done again, which on a",
+            "GPU does not give the same model to the last bit. Here results are of more than one model (`edgeproof results`",
+            "has a column for it; with older results it was not noted):",
+            "",
+            *(f"- {origin}: {'; '.join(', '.join(kinds) for kinds in models)}" for origin, models in several.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 

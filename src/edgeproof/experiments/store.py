@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeproof._files import replacing
+from edgeproof.experiments.values import check_values
 
 SCHEMA = 1
 
@@ -132,32 +133,15 @@ def _read(path: Path) -> Record | None:
         for name, kind in types.items():
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r}")
-        _check_values(record)
+        # Raises for numbers in it that are none.
+        _canonical(record.identity)
+        check_values(record.identity, record.values)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         warnings.warn(f"{path} is damaged and is not used: {error}", StoreWarning, stacklevel=3)
         return None
     return record
-
-
-def _check_values(record: Record) -> None:
-    """Raise unless the values are what a result of this kind has."""
-    # Raises for numbers in it that are none.
-    _canonical(record.identity)
-    values, kind = record.values, record.identity["kind"]
-    if kind == "training":
-        if not all(isinstance(values[name], int) for name in ("best_epoch", "epochs")):
-            raise TypeError(f"values are {values!r}")
-    elif kind not in ("filter", "diffusion", "degrees"):
-        rows = values["certified_accuracy" if kind == "smoothing" else "accuracy"]
-        if not rows or not all(0 <= row[-1] <= 1 for row in rows):
-            raise ValueError(f"accuracies are {rows!r}")
-        wanted = record.identity.get("epsilons", [])
-        if kind != "smoothing" and wanted and [row[0] for row in rows] != list(wanted):
-            raise ValueError(f"accuracies are {rows!r}, but were asked for at {wanted}")
-    elif not values:
-        raise ValueError("there are no values")
 
 
 def _canonical(identity: Mapping[str, Any]) -> str:

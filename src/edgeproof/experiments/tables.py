@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Column, Printed, Row, printed
 from edgeproof.experiments.recipe import protocols_of, recipes
@@ -41,6 +41,11 @@ class Table:
     @property
     def title(self) -> str:
         return f"Table {self.number}: {self.about}" if self.number else self.about
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it may be called."""
+        return (self.label, self.nickname, *([] if self.number is None else [str(self.number)]))
 
     @property
     def rows(self) -> list[Row]:
@@ -93,8 +98,4 @@ def find(name: str) -> Table:
     >>> find("1") is find("main") is find("tab:results")
     True
     """
-    everything = (*TABLES, *STAND_INS)
-    for table in everything:
-        if name in (table.label, table.nickname) or (table.number is not None and name == str(table.number)):
-            return table
-    raise unknown_name("table", name, [name for table in everything for name in (table.label, table.nickname)])
+    return look_up("table", name, {known: table for table in (*TABLES, *STAND_INS) for known in table.names})

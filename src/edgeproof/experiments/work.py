@@ -213,14 +213,15 @@ def _log_name(record: Record) -> str:
 
 
 def known_model(job: Job, store: Store) -> bytes | None:
-    """The file of the job's model, if it is there, whole, and of this very training."""
-    path = store.model_path(job.recipe.identity)
-    if store.get(job.recipe.identity) is None or not path.exists():
+    """The file of the job's model, if it is there and of this very training; one that is not is reported."""
+    path, record = store.model_path(job.recipe.identity), store.get(job.recipe.identity)
+    if record is None or not path.exists():
         return None
     content = path.read_bytes()
-    try:
-        _from_bytes(content)
-    except (ValueError, TypeError):
+    if _digest(content) != record.notes.get("model"):
+        warnings.warn(
+            f"{path} is not the model of its record, or damaged; it is trained anew", StoreWarning, stacklevel=2
+        )
         return None
     return content
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from edgeproof.serialization import read_tensors, write_tensors
 from edgeproof.training.history import Epoch
 
 _FORMAT = 2
+# Seconds.
+_LONGEST_WRITE = 3600.0
 
 
 class CheckpointError(ValueError):
@@ -184,9 +187,19 @@ def beside(checkpoint: Path, part: str) -> Path:
 
 
 def files_beside(checkpoint: Path) -> list[Path]:
-    """All that was kept :func:`beside` a checkpoint."""
-    name = re.escape(checkpoint.name)
-    # The second is what a write leaves that was killed in the middle.
-    part = r"\.(labels\d+|warmup)"
-    ours = re.compile(rf"{name}{part}|\.{name}({part})?\.\w+\.tmp")
-    return sorted(path for path in checkpoint.parent.glob("*") if ours.fullmatch(path.name))
+    """All that was kept :func:`beside` a checkpoint, and what writes left that were killed in the middle."""
+    name, part = re.escape(checkpoint.name), r"\.(labels\d+|warmup)"
+    kept, unfinished = re.compile(rf"{name}{part}"), re.compile(rf"\.{name}({part})?\.\w+\.tmp")
+    return sorted(
+        path
+        for path in checkpoint.parent.glob("*")
+        if kept.fullmatch(path.name) or (unfinished.fullmatch(path.name) and _is_abandoned(path))
+    )
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether nobody can be writing this any more: two runs may have the same checkpoint, and end at different times."""
+    try:
+        return time.time() - path.stat().st_mtime > _LONGEST_WRITE
+    except FileNotFoundError:
+        return False

@@ -27,8 +27,18 @@ class JobFailedError(RuntimeError):
     """Some jobs could not be done; what the others found is in the store."""
 
 
+class EngineWarning(UserWarning):
+    """Work that may never be done."""
+
+
 class Engine(Protocol):
-    """Does jobs, several at once, and puts what they find into a store as soon as it is found."""
+    """Does jobs, several at once, and puts what they find into a store as soon as it is found.
+
+    Args:
+        device: where they compute.
+    """
+
+    device: str
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
         """Do all jobs. Each is reported once, done or failed; whatever was found before a failure or an interruption is kept.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -49,6 +50,8 @@ class LocalEngine:
             processes = min(cores, _bearable(device)) if torch.device(device).type == "cuda" else max(1, cores // 2)
         if processes < 1:
             raise ValueError(f"expected at least one process, got {processes}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"expected at least one thread of each process, got {threads}")
         self.processes, self.device, self.log_dir = processes, device, log_dir
         self.threads = threads or max(1, cores // processes)
 
@@ -98,14 +101,20 @@ class LocalEngine:
                     else:
                         note(Report(job, None if outcome is None else f"{type(outcome).__name__}: {outcome}"))
             except BaseException:
+                # Workers in the middle of something are not waited for: what they had found is in the store. A pool that is
+                # shut down no longer knows them.
+                workers = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
-                _stop(pool)
+                for worker in workers:
+                    worker.terminate()
                 raise
         return left
 
 
 def end_with_parent() -> None:
-    """Whoever started this process may be killed without a chance to stop it: then it stops by itself."""
+    """Whoever started this process says when it ends; killed without a chance to say so, it ends by itself."""
+    # A key that interrupts goes to all processes of a terminal: taken for the failure of a job, it would begin the next one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
 
@@ -141,9 +150,3 @@ def _outcome(future: Future[None]) -> BaseException | None:
         return future.exception()
     except BrokenProcessPool as broken:
         return broken
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """Workers that are in the middle of something are not waited for: what they had found is in the store."""
-    for process in list((pool._processes or {}).values()):
-        process.terminate()

@@ -8,11 +8,13 @@ store, and never asked for again. Votes are in no store before all of a certific
 
 from __future__ import annotations
 
+import socket
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeproof.experiments.engines.base import Report, raise_if_failed
+from edgeproof.experiments.engines.base import EngineWarning, Report, raise_if_failed
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.work import Product, certified, counted, keep, known_model, measured, trained
@@ -50,7 +52,9 @@ class RayEngine:
         ray = self.ray
         ours = not ray.is_initialized()
         if ours:
+            _check_answers(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+        self._look_for_nodes()
         run = _Run(self, jobs, store, command, report)
         try:
             run.all()
@@ -62,6 +66,32 @@ class RayEngine:
             if ours:
                 ray.shutdown()
         raise_if_failed(run.failures, len(jobs))
+
+    def _look_for_nodes(self) -> None:
+        """Say so where tasks would wait for ever, unless another node joins."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        if not any(node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus for node in nodes):
+            there = "; ".join(f"{node.get('CPU', 0):g} cores, {node.get('GPU', 0):g} GPUs" for node in nodes)
+            warnings.warn(
+                f"no node of the cluster has {self.cpus:g} cores and {self.gpus:g} GPUs for a task ({there or 'no nodes'}): "
+                "everything waits until one joins",
+                EngineWarning,
+                stacklevel=3,
+            )
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise now if nobody listens there: Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        # A name that Ray knows, such as "auto", or none.
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"expected a Ray cluster at {address}, got no answer ({error}); ray start --head prints its address"
+        ) from error
 
 
 class _Run:

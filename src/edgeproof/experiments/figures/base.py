@@ -109,6 +109,11 @@ class PaperFigure:
     def title(self) -> str:
         return f"Figure {self.number}: {self.about}" if self.number else self.about
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it may be called."""
+        return (self.label, self.nickname, *([] if self.number is None else [f"fig{self.number}"]))
+
     def measures(self, *, fast: bool = False) -> list[Measure]:
         """Everything that it is made from."""
         return [measure for need in self.content.needs for measure in self._measures(need, fast)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up
 from edgeproof.experiments.figures.base import PaperFigure
 from edgeproof.experiments.figures.curves import Curve, Curves, Panel
 from edgeproof.experiments.figures.degrees import Degrees
@@ -200,7 +200,4 @@ def find_figure(name: str) -> PaperFigure:
     >>> find_figure("fig4") is find_figure("karate") is find_figure("fig:karate")
     True
     """
-    for figure in FIGURES:
-        if name in (figure.label, figure.nickname, f"fig{figure.number}"):
-            return figure
-    raise unknown_name("figure", name, [name for figure in FIGURES for name in (figure.label, figure.nickname)])
+    return look_up("figure", name, {known: figure for figure in FIGURES for known in figure.names})

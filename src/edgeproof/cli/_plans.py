@@ -1,0 +1,47 @@
+"""Tables of what there is to run, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table as RichTable
+
+from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
+from edgeproof.experiments.engines import Engine, LocalEngine
+from edgeproof.experiments.estimate import Times
+from edgeproof.experiments.plan import measures
+
+
+def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
+    """All tables and figures: what is done of them, what is missing, how long it would take."""
+    caption = "? where nothing like it has been timed on such a device: partly guessed"
+    shown = RichTable(title="tables and figures" + (", fast" if fast else ""), caption=caption)
+    for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
+        shown.add_column(title)
+    times = Times(store, engine.device)
+    everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
+    for one in everything:
+        needed = measures([one], fast=fast)
+        left = missing([one], store, fast=fast)
+        there = len(needed) - sum(len(job.measures) for job in left)
+        seconds, known = times.estimate(left)
+        hours = f"{seconds / 3600 / engine.processes:.1f}{'' if known == len(left) else ' ?'}" if left else ""
+        _, nickname, *number = one.names
+        counts = (f"{there} of {len(needed)}", str(len(left)), hours)
+        shown.add_row(one.label, "".join(number), nickname, one.about, *counts)
+    return shown
+
+
+def planned(todo: Sequence[Job], store: Store, engine: Engine, *, fast: bool) -> RichTable:
+    """These jobs, and how long they would take."""
+    seconds, known = Times(store, engine.device).estimate(todo)
+    # How many tasks a cluster does at once is not known here.
+    processes = engine.processes if isinstance(engine, LocalEngine) else 1
+    hours = f"about {seconds / 3600 / processes:.1f} h with {processes} process{'es' if processes > 1 else ''}"
+    basis = f"{known} of {len(todo)} from times of such work on such a device" if todo else "nothing to do"
+    shown = RichTable(title=f"{len(todo)} jobs{', fast' if fast else ''}, {hours} ({basis})")
+    shown.add_column("training")
+    shown.add_column("measured")
+    for job in todo:
+        shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
+    return shown

@@ -1,0 +1,69 @@
+"""Where results come from: how their model was trained, in words, and which model it was."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgeproof.experiments.paper import Row, training_of
+from edgeproof.experiments.recipe import FAST_EPOCHS
+from edgeproof.experiments.store import Record, Store, key_of
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a model was trained, in words.
+
+    Args:
+        dataset: its graph.
+        model: its kind.
+        training: against what.
+        splits: by which protocol, or transductively.
+        seed: of everything random.
+        fast: whether this is the smaller version.
+    """
+
+    dataset: str
+    model: str
+    training: str
+    splits: str
+    seed: int
+    fast: bool
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> Origin:
+        """From the identity of a training."""
+        attack = identity["attack"] and identity["attack"].partition("(")[0]
+        labelled = identity["label_config"] is not None
+        row = Row(identity["setting"], identity["dataset"], identity["model"], labelled, attack, identity["epsilon"])
+        splits = identity["protocol"] if row.setting == "inductive" else row.setting
+        fast = identity["config"]["max_epochs"] == FAST_EPOCHS
+        return cls(row.dataset, row.model, training_of(row), splits, identity["seed"], fast)
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.model}, {self.training}, {self.splits}, seed {self.seed}" + ", fast" * self.fast
+
+
+def weights_of(record: Record) -> str:
+    """The first digits of the hash of the very model that was measured; empty in results from before it was noted."""
+    return str(record.notes.get("model", ""))[:8]
+
+
+def of_several_models(store: Store) -> dict[Origin, list[list[str]]]:
+    """Trainings whose results are of more than one model, because it was not kept and had to be trained again.
+
+    Returns:
+        For each of them, what was measured of one model, of the next, and so on.
+    """
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    origins = {}
+    for record in store.records():
+        if record.identity["kind"] != "training" and weights_of(record):
+            training = record.identity["training"]
+            key = key_of(training)
+            origins[key] = Origin.of(training)
+            found[key][weights_of(record)].append(record.identity["kind"])
+    several = {origins[key]: sorted(map(sorted, models.values())) for key, models in found.items() if len(models) > 1}
+    return dict(sorted(several.items(), key=lambda item: str(item[0])))
