@@ -129,19 +129,19 @@ OPTIONS = {
     "pagerank-labels": _pagerank(
         "`pagerank` on labels of GPRGNN with a teleport of 0.1, dropout 0.8 and weight decay 0.005", labeller=True
     ),
-    "pagerank-3-labels": _pagerank("`pagerank-3` on the same labels", 3.0, labeller=True),
-    "pagerank-3-drop-labels": _pagerank("`pagerank-3-drop` on the same labels", 3.0, dropout=0.8, labeller=True),
-    "pagerank-6-drop-labels": _pagerank("`pagerank-6-drop` on the same labels", 6.0, dropout=0.8, labeller=True),
-    "pagerank-12-drop-labels": _pagerank("`pagerank-12-drop` on the same labels", 12.0, dropout=0.8, labeller=True),
+    "pagerank-3-labels": _pagerank("`pagerank-3` on labels of that kind", 3.0, labeller=True),
+    "pagerank-3-drop-labels": _pagerank("`pagerank-3-drop` on labels of that kind", 3.0, dropout=0.8, labeller=True),
+    "pagerank-6-drop-labels": _pagerank("`pagerank-6-drop` on labels of that kind", 6.0, dropout=0.8, labeller=True),
+    "pagerank-12-drop-labels": _pagerank("`pagerank-12-drop` on labels of that kind", 12.0, dropout=0.8, labeller=True),
     "self-labels-drop": Way(
-        "self-training on the same labels, dropout 0.8, weight decay 0.005",
+        "self-training on labels of that kind, dropout 0.8, weight decay 0.005",
         model_settings={"dropout": 0.8},
         labeller="GPRGNN",
         labeller_settings=_LABELLER,
         settings=TrainSettings(label_models=5, label_weight_decay=5e-3, weight_decay=5e-3),
     ),
     "mlp-labels-drop": Way(
-        "an MLP on the same labels, dropout 0.8, weight decay 0.005",
+        "an MLP on labels of that kind, dropout 0.8, weight decay 0.005",
         model="MLP",
         model_settings={"dropout": 0.8},
         labeller="GPRGNN",
@@ -150,7 +150,7 @@ OPTIONS = {
     ),
     **{
         f"appnp-{alpha}": _near(
-            f"APPNP with a teleport of {alpha} on the same labels, dropout 0.8, weight decay 0.005", alpha
+            f"APPNP with a teleport of {alpha} on labels of that kind, dropout 0.8, weight decay 0.005", alpha
         )
         for alpha in (0.7, 0.8, 0.9)
     },

@@ -169,7 +169,7 @@ def test_what_is_missing_is_said_and_the_rest_is_drawn(store: Store) -> None:
     fill(store, there[:-1])
     drawing = figure.draw(store)
     assert drawing.figure is not None
-    assert "INCOMPLETE: 37 of 45 measurements are missing; what is drawn has 2 of the seeds." in drawing.note
+    assert "INCOMPLETE: 37 of 45 measurements are missing; what is drawn has seeds 0, 1." in drawing.note
     assert drawing.missing == (
         "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
         "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",

@@ -19,9 +19,9 @@ from edgeproof.models import GraphModel
 from edgeproof.splits import Split
 
 _SMOOTHING = SparseSmoothing(p_add=0.01, p_del=0.6)
-_SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
+SAMPLES, _CHOOSING, _ALPHA = 100_000, 1_000, 0.05
 # Where every random graph costs a diffusion of its own, fewer of them vote: the certificate stays valid and says a little less.
-_FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
+FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
 # Tasks of a cluster that a certificate's samples are spread over, and how many each of them has at least.
 _TASKS, _LEAST_SAMPLES = 10, 1_000
 # Measurements for figures that are an attack under another name: which attack.
@@ -70,7 +70,7 @@ class Measure:
 
     @property
     def samples(self) -> int:
-        return 1_000 if self.recipe.fast else _FEWER_SAMPLES.get(self.recipe.row.model, _SAMPLES)
+        return 1_000 if self.recipe.fast else FEWER_SAMPLES.get(self.recipe.row.model, SAMPLES)
 
     @property
     def epsilons(self) -> tuple[float, ...]:

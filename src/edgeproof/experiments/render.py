@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.table import Table as RichTable
 
 from edgeproof.experiments.compare import Cell, Comparison
+from edgeproof.experiments.measure import FEWER_SAMPLES, SAMPLES
 from edgeproof.experiments.origins import Origin
 from edgeproof.experiments.paper import Column, Row, training_of
 from edgeproof.experiments.tables import Table
@@ -168,12 +169,14 @@ def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequen
         several: trainings whose results are of more than one model, as ``of_several_models`` finds them.
     """
     fast = any(comparison.fast for comparison in comparisons)
+    fewer = ", ".join(f"those of {model}, of {samples:,}" for model, samples in FEWER_SAMPLES.items())
     lines = [
         "# Our figures beside the paper's",
         "",
         "Made by `edgeproof reproduce --page`; every result, with the command and the machine that made it, is in the store,",
         "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors.",
         "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
+        f"Certificates are of {SAMPLES:,} samples, but for {fewer}.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
         "| table | about | protocol | cells | matched | better | worse | not run |",

@@ -65,7 +65,7 @@ def train(
         preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and label models of its own;
             settings as a :class:`TrainConfig`; or a :class:`Preset` of yours.
         checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
-            as if it had never stopped: bit by bit on a CPU, up to rounding on a GPU.
+            as if it had never stopped: bit by bit on a CPU; on a GPU up to rounding, which may move its end by epochs.
         checkpoint_every: epochs between two checkpoints.
         progress: whether to draw a progress bar (on terminals only).
         observe: called with every :class:`Epoch` of the main run, not of models that label or of a warm-up apart, as soon as it

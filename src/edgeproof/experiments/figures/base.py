@@ -169,10 +169,9 @@ class PaperFigure:
         over = f"{self.content.over} seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
         parts = [f"{splits}; {over}."]
         if there < wanted:
-            counts = sorted({len(seeds) for seeds in drawn.values() if seeds})
-            some = (
-                f"; what is drawn has {' or '.join(map(str, counts))} of the seeds" if len(seeds) > 1 and counts else ""
-            )
+            sets = sorted({tuple(sorted(seeds)) for seeds in drawn.values() if seeds}, key=len)
+            named = " or ".join(", ".join(map(str, one)) for one in sets)
+            some = f"; what is drawn has seeds {named}" if len(seeds) > 1 and sets else ""
             parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing{some}.")
         if self.caveat:
             parts.append(self.caveat)

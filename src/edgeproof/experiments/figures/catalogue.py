@@ -127,7 +127,7 @@ FIGURES = (
     ),
     PaperFigure(
         *("fig:karate", 4, "karate", "GPRGNN's diffusion on the Karate club", _karate(), (0,)),
-        caveat="One labelled and one validation node of each class.",
+        caveat="Shapes are classes, of each of which one node is labelled and one validated on.",
     ),
     PaperFigure(
         *("fig:pert_per_node", 5, "degrees", "Cora-ML: nodes of a self-trained GCN that fell under PR-BCD"),
