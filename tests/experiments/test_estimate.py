@@ -76,3 +76,9 @@ def test_a_model_that_is_kept_is_not_trained_again(store: Store) -> None:
 def test_large_graphs_are_thought_to_take_longer(store: Store) -> None:
     large = Recipe(Row("inductive", "ogbn-arxiv", "GCN", False, None, None), 0)
     assert expected(store, large)[0] > expected(store, REGULAR)[0]
+
+
+def test_training_against_attacks_is_thought_to_take_longer_and_a_gpu_to_be_faster(store: Store) -> None:
+    against = Recipe(Row("inductive", "citeseer", "GCN", True, "PRBCD", 0.2), 0)
+    assert expected(store, REGULAR)[0] < expected(store, GCN)[0] < expected(store, against)[0]
+    assert Times(store, "cuda").estimate([Job(GCN, ())])[0] < expected(store, GCN)[0]

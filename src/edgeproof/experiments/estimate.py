@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,9 +15,13 @@ from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
 
-# Seconds where nothing alike has been run yet: a guess, by what is done.
-_GUESS = {"training": 300.0, "clean": 1.0, "smoothing": 200.0, "filter": 10.0, "diffusion": 1.0}
-_GUESS_ATTACK = 60.0
+# Seconds on two cores where nothing alike has been run yet: a guess, by what is done, and for training against what.
+_GUESS = {"clean": 1.0, "smoothing": 600.0, "filter": 10.0, "diffusion": 1.0}
+_GUESS_ATTACK = 120.0
+_GUESS_TRAINING = {"None": 60.0, "LRBCD": 600.0}
+_GUESS_TRAINING_ELSE = 2400.0
+# A GPU takes about this share of it.
+_GPU = 0.1
 
 # The smaller version takes about this share of the time, and a graph of arXiv's size so many times as long as others.
 _FAST, _LARGE = 0.05, 10.0
@@ -38,9 +43,9 @@ class Times:
 
     def __init__(self, store: Store, device: str) -> None:
         self._took: dict[tuple[object, ...], list[float]] = defaultdict(list)
-        self._store = store
+        self._store, self._device = store, device.partition(":")[0]
         for record in store.records():
-            if record.environment.get("device", "").startswith(device.partition(":")[0]):
+            if record.environment.get("device", "").startswith(self._device):
                 likeness = _likeness(record.identity)
                 for known in range(_COMMON, len(likeness) + 1):
                     self._took[likeness[:known]].append(record.seconds)
@@ -62,8 +67,13 @@ class Times:
         for known in range(len(likeness), _COMMON - 1, -1):
             if likeness[:known] in self._took:
                 return statistics.mean(self._took[likeness[:known]])
-        kind, fast, _, dataset, _ = likeness
-        return _GUESS.get(kind, _GUESS_ATTACK) * (_FAST if fast else 1) * (_LARGE if is_large(dataset) else 1)
+        kind, fast, against, dataset, _ = likeness
+        if kind == "training":
+            guess = _GUESS_TRAINING.get(against.partition("(")[0], _GUESS_TRAINING_ELSE)
+        else:
+            guess = _GUESS.get(kind, _GUESS_ATTACK)
+        scales = (_FAST if fast else 1, _LARGE if is_large(dataset) else 1, 1 if self._device == "cpu" else _GPU)
+        return guess * math.prod(scales)
 
 
 def _likeness(identity: dict[str, Any]) -> Likeness:
