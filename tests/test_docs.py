@@ -11,6 +11,7 @@ import pytest
 
 import edgeproof as ep
 from edgeproof.experiments import STAND_INS, TABLES, Store, compare, find
+from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
@@ -59,7 +60,7 @@ def test_the_readmes_table_is_that_of_the_store() -> None:
 
 def test_the_page_of_tables_is_that_of_the_store() -> None:
     store = Store(ROOT / "results" / "experiments")
-    shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)])
+    shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], of_several_models(store))
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
 
 

@@ -714,5 +714,5 @@ def test_small_faults_are_named(split: Split) -> None:
     frozen = build().requires_grad_(False)
     with pytest.raises(ValueError, match="a GPRGNN in which all are frozen"):
         ep.train(frozen, split, **SHORT)
-    with pytest.raises(ValueError, match=r"min_epochs < max_epochs.*\(preset 'sturdy'\)"):
+    with pytest.raises(ValueError, match=r"min_epochs < max_epochs.* that of preset 'sturdy'"):
         ep.train(build(), split, preset="sturdy", max_epochs=20)

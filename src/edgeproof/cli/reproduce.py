@@ -118,8 +118,7 @@ def reproduce(
     if page_path is not None:
         check_writable(page_path)
         compared = [compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]
-        several = {origin: models for origin, models in of_several_models(kept).items() if origin.fast == fast}
-        page_path.write_text(page(compared, several), encoding="utf-8")
+        page_path.write_text(page(compared, of_several_models(kept, fast=fast)), encoding="utf-8")
         console.print(f"wrote {page_path}", soft_wrap=True, markup=False)
         return
     if figure_page is not None:

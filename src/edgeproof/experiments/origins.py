@@ -51,8 +51,12 @@ def weights_of(record: Record) -> str:
     return str(record.notes.get("model", ""))[:8]
 
 
-def of_several_models(store: Store) -> dict[Origin, list[list[str]]]:
+def of_several_models(store: Store, *, fast: bool = False) -> dict[Origin, list[list[str]]]:
     """Trainings whose results are of more than one model, because it was not kept and had to be trained again.
+
+    Args:
+        store: where the results are.
+        fast: whether to look at those of the smaller version, or at the others.
 
     Returns:
         For each of them, what was measured of one model, of the next, and so on.
@@ -65,5 +69,9 @@ def of_several_models(store: Store) -> dict[Origin, list[list[str]]]:
             key = key_of(training)
             origins[key] = Origin.of(training)
             found[key][weights_of(record)].append(record.identity["kind"])
-    several = {origins[key]: sorted(map(sorted, models.values())) for key, models in found.items() if len(models) > 1}
+    several = {
+        origins[key]: sorted(map(sorted, models.values()))
+        for key, models in found.items()
+        if len(models) > 1 and origins[key].fast == fast
+    }
     return dict(sorted(several.items(), key=lambda item: str(item[0])))
