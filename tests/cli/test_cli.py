@@ -104,6 +104,7 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         (("--count", "half_degree"), "expected an attack to train against beside count='half_degree'"),
         (("--local", "0.5"), "(--attack LRBCD)"),
         (("--preset", "sturdy", "--max-epochs", "40"), "what you did not name is that of preset 'sturdy'"),
+        (("--preset", "sturdy", "--lr", "-1"), "expected lr to be a finite number >= 0, got -1.0\n"),
     ):
         code, _, err = run(*start, "GCN", *arguments)
         assert code == 1

@@ -158,10 +158,14 @@ def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
             ep.train(build(), split, checkpoint=path, self_training=self_training, **options)  # type: ignore[arg-type]
     monkeypatch.undo()
     path.unlink()
-    ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
+    ep.train(build(), split, checkpoint=path, self_training=True, label_models=2, **options)  # type: ignore[arg-type]
+    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("labelled"))
     monkeypatch.setattr("edgeproof.training.warm_up.fit", lambda *_, **__: pytest.fail("warmed up"))
-    with pytest.raises(ValueError, match="belongs to another run, with config"):
-        ep.train(build(), split, checkpoint=path, seed=1, **options)  # type: ignore[arg-type]
+    # Each of the files alone would do.
+    for left in (path.name, "run.checkpoint.warmup", "run.checkpoint.labels0"):
+        with pytest.raises(ValueError, match=rf"{left} belongs to another run, with config"):
+            ep.train(build(), split, checkpoint=path, seed=1, self_training=True, **options)  # type: ignore[arg-type]
+        path.with_name(left).unlink()
 
 
 def test_only_files_of_the_run_are_removed(tmp_path: Path) -> None:

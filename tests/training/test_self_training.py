@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from dataclasses import replace
@@ -360,6 +361,17 @@ def test_what_is_frozen_stays_as_it_was() -> None:
     own.gamma.requires_grad_(False)
     trained = nn.Sequential(nn.Linear(21, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)).requires_grad_(False)
     trained(torch.randn(9, 21))
+
+    class FromTheTop(nn.Sequential):
+        def reset_parameters(self) -> None:
+            for part in self.modules():
+                if part is not self and hasattr(part, "reset_parameters"):
+                    part.reset_parameters()
+
+    parent = FromTheTop(copy.deepcopy(trained), nn.Linear(4, 2))
+    inside = another(parent, 1)
+    for name, value in parent.state_dict().items():
+        assert torch.equal(inside.state_dict()[name], value) == name.startswith("0."), name
     theirs = nn.Sequential(trained, nn.BatchNorm1d(4, affine=False), nn.Linear(4, 2), own)
     theirs[1](torch.randn(9, 4))
     with warnings.catch_warnings():

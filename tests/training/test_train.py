@@ -14,6 +14,7 @@ from edgeproof import losses
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, History, TrainConfig
+from edgeproof.training.history import COURSE
 
 
 def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
@@ -258,6 +259,16 @@ def test_the_summary_is_flat_and_whole(split: Split) -> None:
     assert summary["lr"] == TrainConfig().lr
     assert summary["epochs"] == len(history.epochs)
     assert summary["best_epoch"] == history.best_epoch
+
+
+def test_summaries_of_two_seeds_differ_in_how_they_went_alone(split: Split) -> None:
+    """So that a report puts them together."""
+    one, two = (
+        fit(split, seed=seed, self_training=True, attack=ep.attacks.DICE(), epsilon=0.1, max_epochs=3)[1].summary()
+        for seed in (0, 1)
+    )
+    assert one.keys() == two.keys() >= COURSE - {"gamma"}
+    assert {name: one[name] for name in one.keys() - COURSE} == {name: two[name] for name in two.keys() - COURSE}
 
 
 def test_defaults_are_the_papers() -> None:

@@ -16,13 +16,13 @@ from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
-from edgeproof.training.checkpoint import check_goes_on, files_beside
+from edgeproof.training.checkpoint import beside, check_goes_on, files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History, Observer
 from edgeproof.training.loop import fit, identity
 from edgeproof.training.presets import Preset, configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
-from edgeproof.training.warm_up import warm_up
+from edgeproof.training.warm_up import alone, warm_up
 
 
 def train(
@@ -103,6 +103,8 @@ def train(
     outputs = _check_ready(model, split)
     if file is not None:
         check_goes_on(file, identity(model, split, config.after_warm_up(), threat))
+        if config.warms_up_apart:
+            check_goes_on(beside(file, "warmup"), identity(model, split, alone(config), None))
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
         _check_labels(known, split, outputs)

@@ -45,6 +45,21 @@ class Epoch:
     gamma: tuple[float, ...] | None = None
 
 
+# Entries of a summary that say how a run went, rather than how it was meant.
+COURSE = frozenset(
+    {
+        "seed",
+        "epochs",
+        "best_epoch",
+        "stopped",
+        "seconds",
+        "label_val_accuracy",
+        "label_accuracy",
+        "label_seconds",
+        "gamma",
+    }
+)
+
 # What is told of every epoch as soon as it is over.
 Observer = Callable[[Epoch], None]
 
@@ -84,7 +99,7 @@ class History:
         return 0.0 if self.pseudo_labels is None else sum(one.seconds for one in self.pseudo_labels.histories)
 
     def summary(self) -> dict[str, Any]:
-        """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs."""
+        """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs; see :data:`COURSE`."""
         summary = {
             **asdict(self.config),
             "epochs": self.epochs[-1].epoch + 1,

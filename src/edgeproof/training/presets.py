@@ -76,7 +76,14 @@ def configure(preset: str | TrainConfig | Preset, settings: TrainSettings) -> Pr
     try:
         return replace(chosen, config=replace(chosen.config, **settings))
     except ValueError as error:
-        # Some of what does not fit together may be the preset's.
-        named = isinstance(preset, str) and preset != "paper"
-        hint = f"; what you did not name is that of preset {preset!r}, and can be named, too" if named else ""
-        raise ValueError(f"{error}{hint}") from error
+        hint = f"; what you did not name is that of preset {preset!r}, and can be named, too"
+        raise ValueError(f"{error}{hint if isinstance(preset, str) and _is_sound(settings) else ''}") from error
+
+
+def _is_sound(settings: TrainSettings) -> bool:
+    """Whether settings fit together by themselves, so that what they do not fit is a preset's."""
+    try:
+        TrainConfig(**settings)
+    except ValueError:
+        return False
+    return True

@@ -15,10 +15,10 @@ from edgeproof import losses
 from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
-from edgeproof.training.checkpoint import beside
+from edgeproof.training.checkpoint import beside, check_goes_on
 from edgeproof.training.config import MOST_SEEDS, TrainConfig
 from edgeproof.training.history import History
-from edgeproof.training.loop import fit
+from edgeproof.training.loop import fit, identity
 
 # A model whose validation accuracy is further below that of the best has failed, and has no vote.
 _FAILED = 0.1
@@ -81,9 +81,13 @@ def vote(
     check_unlabeled(split)
     config = config.on_labelled_nodes()
     known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
+    seeds = [(config.seed + _LABELLING + index) % MOST_SEEDS for index in range(config.label_models)]
+    files = [None if checkpoint is None else beside(checkpoint, f"labels{index}") for index in range(len(seeds))]
+    for seed, file in zip(seeds, files, strict=True):
+        if file is not None:
+            check_goes_on(file, identity(model, split, replace(config, seed=seed), None))
     answers, accuracies, histories = [], [], []
-    for index in range(config.label_models):
-        seed = (config.seed + _LABELLING + index) % MOST_SEEDS
+    for index, (seed, file) in enumerate(zip(seeds, files, strict=True)):
         labeller = another(model, seed)
         try:
             history = fit(
@@ -93,7 +97,7 @@ def vote(
                 nodes=known,
                 labels=truth[known],
                 threat=None,
-                checkpoint=None if checkpoint is None else beside(checkpoint, f"labels{index}"),
+                checkpoint=file,
                 checkpoint_every=checkpoint_every,
                 show=show,
             )
@@ -161,6 +165,11 @@ def another(model: nn.Module, seed: int) -> nn.Module:
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 fresh.get_parameter(name).copy_(parameter)
+    for name, part in model.named_modules():
+        parameters = list(part.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            # With what it has beside parameters, such as running means.
+            fresh.get_submodule(name).load_state_dict(part.state_dict())
     if kept:
         warnings.warn(
             f"{', '.join(kept)} of {type(model).__name__} keep their values in label models: no part of it that has them has "
@@ -173,10 +182,6 @@ def another(model: nn.Module, seed: int) -> nn.Module:
 
 def _reset(module: nn.Module, prefix: str = "") -> list[str]:
     """New parameters for a module and all its parts; the names of those that stay as they are, for want of a way."""
-    parameters = list(module.parameters())
-    if parameters and not any(parameter.requires_grad for parameter in parameters):
-        # With what it has beside parameters, such as running means.
-        return []
     if isinstance(module, GraphModel):
         # Coefficients by a seed of their own would be the same again.
         settings: dict[str, Any] = {

@@ -14,6 +14,11 @@ from edgeproof.training.history import History
 from edgeproof.training.loop import fit
 
 
+def alone(config: TrainConfig) -> TrainConfig:
+    """The settings of a warm-up that is a run of its own."""
+    return replace(config.on_labelled_nodes(), max_epochs=config.warmup_epochs, patience=config.warmup_epochs)
+
+
 def warm_up(
     model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
 ) -> History:
@@ -27,14 +32,12 @@ def warm_up(
         checkpoint_every: epochs between two checkpoints.
         show: whether to draw a progress bar.
     """
-    epochs = config.warmup_epochs
-    alone = replace(config.on_labelled_nodes(), max_epochs=epochs, patience=epochs)
     nodes = split.train.nodes
     try:
         return fit(
             model,
             split,
-            alone,
+            alone(config),
             nodes=nodes,
             labels=split.train.data.y[nodes],
             threat=None,
