@@ -125,6 +125,16 @@ def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> No
         (("main", "--engine", "ray", "--jobs", "2"), "expected --cpus, the cores of each task, in place of --jobs"),
         (("main", "--gpus", "0.5", "--show"), "expected --address, --cpus and --gpus with --engine ray only"),
         (("main", "--engine", "foo", "--dry-run"), "unknown engine 'foo'"),
+        (
+            ("--summary", "--dataset", "cora", "--model", "GRAND"),
+            "expected rows in there that are all of this: cora, GRAND",
+        ),
+        (
+            ("main", "karate", "--summary", "--dataset", "karate"),
+            r"expected a dataset that is in there \(citeseer\), got",
+        ),
+        (("--list", "--model", "GCN"), "expected --dataset, --model, --training and --seed with names"),
+        (("main", "--engine", "ray", "--cpus", "0"), "expected cpus > 0 and gpus >= 0, got 0.0 and 0"),
         (("main", "--threads", "-2", "--show"), "expected at least one thread of each process, got -2"),
     ],
 )
@@ -169,7 +179,8 @@ def test_only_the_rows_asked_for_are_shown(store: Store) -> None:
     assert sum(line.startswith("table,") for line in lines) == 1
     both = run("reproduce", "main", "1", "citeseer", *options).splitlines()[1:]
     assert len(both) == len(find("main").cells) + len(find("citeseer").cells)
-    shown = run("reproduce", "main", "--model", "GAT", "--show", "--store", str(store.root))
+    shown = run("reproduce", "main", "perfect-cora", "--model", "GAT", "--show", "--store", str(store.root))
+    assert "perfect robustness" not in shown
     assert "GAT" in shown
     assert "GCN" not in shown
 

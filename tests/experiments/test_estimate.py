@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgeproof.experiments import Record, Store
+import pytest
+
+import edgeproof as ep
+from edgeproof.experiments import Record, Store, StoreWarning
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
@@ -69,8 +72,11 @@ def test_a_model_that_is_kept_is_not_trained_again(store: Store) -> None:
     took(store, Measure(GCN, "LRBCD"), 3.0)
     path = store.model_path(GCN.identity)
     path.parent.mkdir()
-    path.touch()
+    ep.save(ep.models.GCN(3, 2), path)
     assert expected(store, GCN, "LRBCD") == (3.0, 1)
+    path.write_bytes(b"broken")
+    with pytest.warns(StoreWarning, match="it is trained anew"):
+        assert expected(store, GCN, "LRBCD") == (13.0, 1)
 
 
 def test_large_graphs_are_thought_to_take_longer(store: Store) -> None:

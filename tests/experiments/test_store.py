@@ -120,14 +120,25 @@ NAN = float("nan")
             ("smoothing", {"certified_accuracy": rows})
             for rows in (GRID[:8], [row[1:] for row in GRID], GRID[::-1], [])
         ),
-        *(("smoothing", wrong) for wrong in ({"average_certifiable_radius": [1.0]}, {"abstained": NAN})),
+        *(
+            ("smoothing", wrong)
+            for wrong in (
+                {"average_certifiable_radius": [1.0]},
+                {"average_certifiable_radius": [-1.0, 0.0]},
+                {"abstained": NAN},
+                {"abstained": 7},
+            )
+        ),
         *(("filter", wrong) for wrong in ({"gamma": []}, {"gamma": [NAN]}, {"density": [1.0]}, {"self_loops": 1})),
         *(
             ("diffusion", wrong)
-            for wrong in ({"matrix": [[1.0, 0.0]]}, {"edges": [[0, 2]]}, {"classes": [], "matrix": []})
+            for wrong in ({"matrix": [[1.0, 0.0]]}, {"edges": [[0, 2]]}, {"classes": [], "matrix": [], "edges": []})
         ),
         *(("degrees", wrong) for wrong in ({"nodes": []}, {"nodes": [[0.2, []]]}, {"nodes": [[0.1, [[3, 1, 0]]]]})),
-        *(("training", wrong) for wrong in ({"best_epoch": "3"}, {"epochs": None})),
+        *(
+            ("training", wrong)
+            for wrong in ({"best_epoch": "3"}, {"epochs": None}, {"epochs": True}, {"epochs": 0}, {"best_epoch": -1})
+        ),
     ],
 )
 def test_every_kind_of_result_is_looked_at(kind: str, damage: dict[str, Any], store: Store) -> None:
@@ -138,6 +149,16 @@ def test_every_kind_of_result_is_looked_at(kind: str, damage: dict[str, Any], st
     store.put(Record(about, {**values, **damage}, "a command", {"device": "cpu"}, 1.0, {}))
     with pytest.warns(StoreWarning, match="is damaged and is not used"):
         assert store.get(about) is None
+
+
+def test_what_is_missing_or_unknown_in_a_file_is_named(store: Store) -> None:
+    for about, reason in (
+        ({"kind": "LRBCD"}, "there is no 'epsilons'"),
+        ({"kind": "LRBDC"}, "there is no kind 'LRBDC'"),
+    ):
+        store.put(Record(about, {"accuracy": [[0.1, 0.5]]}, "a command", {"device": "cpu"}, 1.0, {}))
+        with pytest.warns(StoreWarning, match=f"is damaged and is not used: {reason}"):
+            assert store.get(about) is None
 
 
 def test_what_cannot_be_written_leaves_the_old_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

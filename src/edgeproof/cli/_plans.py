@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table as RichTable
 
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
-from edgeproof.experiments.engines import Engine, LocalEngine
+from edgeproof.experiments.engines import LocalEngine
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.plan import measures
 
@@ -32,12 +32,19 @@ def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
     return shown
 
 
-def planned(todo: Sequence[Job], store: Store, engine: Engine, *, fast: bool) -> RichTable:
-    """These jobs, and how long they would take."""
-    seconds, known = Times(store, engine.device).estimate(todo)
-    # How many tasks a cluster does at once is not known here.
-    processes = engine.processes if isinstance(engine, LocalEngine) else 1
-    hours = f"about {seconds / 3600 / processes:.1f} h with {processes} process{'es' if processes > 1 else ''}"
+def planned(todo: Sequence[Job], store: Store, device: str, processes: int | None, *, fast: bool) -> RichTable:
+    """These jobs, and how long they would take.
+
+    Args:
+        todo: the jobs.
+        store: where times are taken from.
+        device: where they would run.
+        processes: how many at once; none if that is not known, as on a cluster.
+        fast: whether they are of the smaller version.
+    """
+    seconds, known = Times(store, device).estimate(todo)
+    how = "one after the other" if processes in (None, 1) else f"with {processes} processes"
+    hours = f"about {seconds / 3600 / (processes or 1):.1f} h {how}"
     basis = f"{known} of {len(todo)} from times of such work on such a device" if todo else "nothing to do"
     shown = RichTable(title=f"{len(todo)} jobs{', fast' if fast else ''}, {hours} ({basis})")
     shown.add_column("training")

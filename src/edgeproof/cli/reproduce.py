@@ -74,11 +74,13 @@ def reproduce(
     protocol: Annotated[
         str, typer.Option(help="Splits of figures, where protocols differ: strict or as_released. Tables have both.")
     ] = "strict",
-    dataset: Annotated[list[str] | None, typer.Option(help="Run and show only rows of this graph; repeatable.")] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Run and show only rows of this model; repeatable.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Run only rows of this graph, and of tables show no others; repeatable.")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Likewise, only rows of this model; repeatable.")] = None,
     training: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run and show only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
+        typer.Option(help=f"Likewise, only rows of this training, one of {', '.join(TRAININGS)}; repeatable."),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Run only this seed; repeatable.")] = None,
     store: StoreOption = DEFAULT_STORE,
@@ -112,6 +114,9 @@ def reproduce(
     check_known("protocol", [protocol], PROTOCOLS)
     check_known("engine", [engine], ["local", "ray"])
     _check_fits(engine, address=address, cpus=cpus, gpus=gpus, jobs=jobs, device=device, threads=threads)
+    only = Selection(dataset or (), model or (), training or (), seed or ())
+    if only != Selection() and (list_all or page_path or figure_page or not (names or summary)):
+        raise ValueError("expected --dataset, --model, --training and --seed with names of tables and figures only")
     device = str(parse_device(device, there=False))
     # What is read by a program, or later, has room for whole names and figures.
     console, kept = Console() if sys.stdout.isatty() else Console(width=_WIDE), Store(store)
@@ -129,20 +134,20 @@ def reproduce(
         console.print(listed(kept, LocalEngine(jobs, device, threads), fast=fast))
         return
     chosen = _chosen(names or ["all"], protocol)
-    only = Selection(dataset or (), model or (), training or (), seed or ())
-    only.check(chosen, fast=fast)
     tables = [one for one in chosen if isinstance(one, Table)]
     if summary:
         printed = [one for one in tables if one.stands_for is None]
         if not printed:
             raise ValueError("expected names of the paper's tables to sum up, got others alone")
-        compared = [compare(one, kept, fast=fast, only=only) for one in printed]
-        console.print(in_terminal_summary([one for one in compared if one.cells]))
+        only.check(printed, fast=fast)
+        summed = [compare(one, kept, fast=fast, only=only) for one in printed]
+        console.print(in_terminal_summary([one for one in summed if one.cells]))
         return
+    only.check(chosen, fast=fast)
     todo = [job for job in missing(chosen, kept, fast=fast) if only.has(job)]
-    runner = RayEngine(address, cpus or 1, gpus or 0, log_dir) if engine == "ray" else None
     if dry_run:
-        console.print(planned(todo, kept, runner or LocalEngine(jobs, device, threads), fast=fast))
+        where = ("cuda" if gpus else "cpu", None) if engine == "ray" else (device, LocalEngine(jobs, device).processes)
+        console.print(planned(todo, kept, *where, fast=fast))
         return
     figures = [one for one in chosen if isinstance(one, PaperFigure)]
     if figures:
@@ -153,12 +158,17 @@ def reproduce(
             check_tensorboard()
             check_writable(log_dir / "events")
         check_writable(kept.root / "result.json")
+        runner: Engine
+        if engine == "ray":
+            runner = RayEngine(address, 1 if cpus is None else cpus, 0 if gpus is None else gpus, log_dir)
+        else:
+            runner = LocalEngine(jobs, str(parse_device(device)), threads, log_dir)
         try:
-            _run(runner or LocalEngine(jobs, str(parse_device(device)), threads, log_dir), todo, kept)
+            _run(runner, todo, kept)
         except JobFailedError as error:
             # What the others found is shown first.
             failed = error
-    comparisons = [compare(table, kept, fast=fast, only=only) for table in tables]
+    comparisons = [one for table in tables if (one := compare(table, kept, fast=fast, only=only)).cells]
     if form is not None and comparisons:
         print(export(comparisons, form), end="")
     else:

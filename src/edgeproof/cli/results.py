@@ -8,23 +8,13 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from edgeproof import attacks
 from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names
 from edgeproof.experiments import Record, Store
 from edgeproof.experiments.origins import Origin, weights_of
 from edgeproof.experiments.render import PROTOCOLS, as_text, check_format
+from edgeproof.experiments.values import KINDS
 
 _TITLES = ("key", "graph", "model", "training", "splits", "seed", "measured", "at", "accuracy", "seconds", "weights")
-_KINDS = (
-    "clean",
-    *attacks.available(),
-    "LRBCD-global",
-    "LRBCD-global-slow",
-    "smoothing",
-    "filter",
-    "degrees",
-    "diffusion",
-)
 
 
 def results(
@@ -52,7 +42,7 @@ def results(
     if form is not None:
         check_format(form)
     check_names([dataset] if dataset else None, [model] if model else None)
-    check_known("kind", [kind] if kind else None, _KINDS)
+    check_known("kind", [kind] if kind else None, KINDS)
     check_known("splits", [splits] if splits else None, [*PROTOCOLS, "transductive"])
     if not store.is_dir():
         raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")

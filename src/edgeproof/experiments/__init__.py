@@ -2,7 +2,7 @@
 
 from edgeproof.experiments.compare import Cell, Comparison, compare
 from edgeproof.experiments.figures import FIGURES, PaperFigure, find_figure
-from edgeproof.experiments.plan import Experiment, Job, missing
+from edgeproof.experiments.plan import Experiment, Job, Selection, missing
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.tables import STAND_INS, TABLES, Table, find
 
@@ -16,6 +16,7 @@ __all__ = [
     "Job",
     "PaperFigure",
     "Record",
+    "Selection",
     "Store",
     "StoreWarning",
     "Table",

@@ -14,6 +14,7 @@ from edgeproof.experiments.paper import is_large
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.work import known_model
 
 # Seconds on two cores where nothing alike has been run yet: a guess, by what is done, and for training against what.
 _GUESS = {"clean": 1.0, "smoothing": 600.0, "filter": 10.0, "diffusion": 1.0}
@@ -55,7 +56,7 @@ class Times:
         total, known = 0.0, 0
         for job in jobs:
             # A model that is kept is not trained again.
-            there = self._store.model_path(job.recipe.identity).exists()
+            there = known_model(job, self._store) is not None
             parts: list[Recipe | Measure] = [*([] if there else [job.recipe]), *job.measures]
             likenesses = [_likeness(part.identity) for part in parts]
             total += sum(map(self._expected, likenesses))

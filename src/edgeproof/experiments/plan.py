@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row, training_of
+from edgeproof.experiments.origins import Origin
+from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Store
 
@@ -37,10 +38,13 @@ class Job:
         return self.recipe.row
 
     @property
+    def training(self) -> str:
+        """How the model is trained: one of :data:`TRAININGS`."""
+        return training_name(self.row)
+
+    @property
     def name(self) -> str:
-        row, where = self.row, self.recipe.protocol
-        where = where if row.setting == "inductive" else row.setting
-        return f"{row.dataset} {row.model}, {training_of(row)}, {where}, seed {self.recipe.seed}"
+        return str(Origin.of(self.recipe.identity))
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,9 @@ class Selection:
                 if one not in known:
                     there = ", ".join(map(str, sorted(known)))
                     raise ValueError(f"expected a {kind} that is in there ({there}), got {one}")
+        if not any(map(self.has_row, rows)):
+            asked = ", ".join(map(str, (*self.datasets, *self.models, *self.trainings)))
+            raise ValueError(f"expected rows in there that are all of this: {asked}; got none")
 
 
 class Experiment(Protocol):

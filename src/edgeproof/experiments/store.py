@@ -139,7 +139,8 @@ def _read(path: Path) -> Record | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        warnings.warn(f"{path} is damaged and is not used: {error}", StoreWarning, stacklevel=3)
+        reason = f"there is no {error}" if isinstance(error, KeyError) else error
+        warnings.warn(f"{path} is damaged and is not used: {reason}", StoreWarning, stacklevel=3)
         return None
     return record
 

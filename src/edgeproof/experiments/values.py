@@ -6,6 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from edgeproof import attacks
+
+# What can be measured of a model.
+KINDS = (
+    "clean",
+    *attacks.available(),
+    "LRBCD-global",
+    "LRBCD-global-slow",
+    "smoothing",
+    "filter",
+    "degrees",
+    "diffusion",
+)
 # Radii that certificates keep: all that the paper prints, and those in between, of both kinds together.
 MOST_ADDED, MOST_DELETED = 4, 7
 
@@ -18,13 +31,18 @@ def radii() -> list[tuple[int, int]]:
 def check_values(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raise unless the values are what a result of this identity has."""
     kind = identity["kind"]
+    if kind not in ("training", *KINDS):
+        raise ValueError(f"there is no kind {kind!r}")
     if kind == "training":
-        _check(values, all(isinstance(values[name], int) for name in ("best_epoch", "epochs")))
+        counts = [values["best_epoch"], values["epochs"]]
+        _check(values, _are_numbers(counts, 2) and counts[0] >= 0 and counts[1] >= 1)
     elif kind == "clean":
         _check_rows(values["accuracy"], [(0.0,)])
     elif kind == "smoothing":
         _check_rows(values["certified_accuracy"], radii())
-        _check(values, _are_numbers([*values["average_certifiable_radius"], values["abstained"]], 3))
+        radius, abstained = values["average_certifiable_radius"], values["abstained"]
+        _check(values, _are_numbers(radius, 2) and min(radius) >= 0)
+        _check(values, _are_numbers([abstained], 1) and 0 <= abstained <= 1)
     elif kind == "filter":
         density = values["density"]
         _check(values, bool(values["gamma"]) and _are_numbers(values["gamma"], len(values["gamma"])))

@@ -217,13 +217,20 @@ def known_model(job: Job, store: Store) -> bytes | None:
     path, record = store.model_path(job.recipe.identity), store.get(job.recipe.identity)
     if record is None or not path.exists():
         return None
-    content = path.read_bytes()
-    if _digest(content) != record.notes.get("model"):
-        warnings.warn(
-            f"{path} is not the model of its record, or damaged; it is trained anew", StoreWarning, stacklevel=2
-        )
-        return None
-    return content
+    content, named = path.read_bytes(), record.notes.get("model")
+    if named == _digest(content) or (named is None and _is_model(content)):
+        return content
+    warnings.warn(f"{path} is not the model of its record, or damaged; it is trained anew", StoreWarning, stacklevel=2)
+    return None
+
+
+def _is_model(content: bytes) -> bool:
+    """Whether this is the whole file of a model: all that can be asked where an old record does not name it."""
+    try:
+        _from_bytes(content)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _digest(content: bytes) -> str:

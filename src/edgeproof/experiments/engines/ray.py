@@ -54,9 +54,9 @@ class RayEngine:
         if ours:
             _check_answers(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
-        self._look_for_nodes()
         run = _Run(self, jobs, store, command, report)
         try:
+            self._look_for_nodes()
             run.all()
         except BaseException:
             for reference in (*run.waiting, *run.shares):
@@ -87,7 +87,7 @@ def _check_answers(address: str | None) -> None:
         # A name that Ray knows, such as "auto", or none.
         return
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
         raise ConnectionError(
             f"expected a Ray cluster at {address}, got no answer ({error}); ray start --head prints its address"
