@@ -189,7 +189,7 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     figure = find_figure("karate")
     jobs = missing([figure], store, fast=True)
-    assert [job.name for job in jobs][2] == "karate GPRGNN, LRBCD 0.2, transductive, seed 0"
+    assert [job.name for job in jobs][2] == "karate GPRGNN, LRBCD 0.2, transductive, seed 0, fast"
     # Two of the four trainings are enough to see that everything fits together.
     for job in (jobs[0], jobs[2]):
         for product in work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")):
