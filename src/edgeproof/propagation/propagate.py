@@ -118,9 +118,6 @@ def current_tape() -> Tape | None:
 def _spmm(adjacency: Adjacency, x: Tensor, backend: str | None, recorded: tuple[Call, Tensor] | None) -> Tensor:
     if x.dim() != 2 or x.size(0) != adjacency.num_nodes:
         raise ValueError(f"expected x of shape [{adjacency.num_nodes}, channels], got {list(x.shape)}")
-    if recorded is None and not (torch.is_grad_enabled() and (x.requires_grad or adjacency.weight.requires_grad)):
-        # Nobody will ask for gradients: on a small graph autograd's bookkeeping takes longer than the product.
-        return _product(adjacency.pattern, adjacency.weight, x, backend)
     call, anchor = (None, None) if recorded is None else recorded
     out: Tensor = _SpMM.apply(adjacency.weight, x, anchor, adjacency, backend, call)  # type: ignore[no-untyped-call]
     return out
