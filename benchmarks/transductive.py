@@ -129,6 +129,7 @@ def render() -> None:
         "memory": "\n".join(memory_rows()) or "*Not run yet.*",
         "schemes": "\n".join(scheme_rows()) or "*Not run yet.*",
         "perfect": "\n".join(perfect_rows()) or "*Not run yet.*",
+        "told": "\n".join(told_rows()) or "*Not run yet.*",
     }
     PAGE.write_text(PAGE_TEXT.format(**parts), encoding="utf-8")
     print(f"wrote {PAGE}")
@@ -211,6 +212,35 @@ def perfect_rows() -> list[str]:
     return [*header(["dataset", "attack", "0%", *(f"{share:.0%}" for share in shares)]), *lines] if lines else []
 
 
+def told_rows() -> list[str]:
+    """What models trained against as many flips as edges had been told, and what they make of it, under PGD."""
+    figure = find_figure("perfect")
+    assert isinstance(figure.content, Curves)
+    tables = [find(nickname).rows[0] for nickname in ("perfect-cora", "perfect-cora-ml", "perfect-citeseer")]
+    lines = []
+    for row in dict.fromkeys([*tables, *(curve.row for panel in figure.content.panels for curve in panel.curves)]):
+        measured = [accuracies(row, seed) for seed in SEEDS]
+        records = [STORE.get(Recipe(row, seed).identity) for seed in SEEDS]
+        if not all(measured) or not all(records):
+            continue
+        notes = [record.notes for record in records if record]
+        cells = [summary([100 * one["label_accuracy"] for one in notes])]
+        cells += [summary([100 * one[share] for one in measured]) for share in (0.0, 1.0)]
+        gammas = [one["gamma"] for one in notes if "gamma" in one]
+        own = [abs(gamma[0]) / sum(map(abs, gamma)) for gamma in gammas]
+        cells.append(", ".join(f"{share:.2f}" for share in own) or "-")
+        lines.append(f"| {row.dataset} | {row.model} | {' | '.join(cells)} |")
+    titles = [
+        "dataset",
+        "model",
+        "labels right",
+        "accuracy at 0%",
+        "at 100%",
+        "share of the node itself in γ, by split",
+    ]
+    return [*header(titles), *lines] if lines else []
+
+
 PAGE_TEXT = """# Why only the inductive setting tells the truth
 
 In the *transductive* setting the graph that a model is trained on holds the test nodes; in the *inductive* setting they come
@@ -218,7 +248,7 @@ later. Work on adversarial training of graph neural networks before the paper wa
 says nothing about robustness, for two reasons that this page measures. Mean and standard error in percent, over the splits 0, 1
 and 5 unless said. Made by `python benchmarks/transductive.py run memory` (the first table; `results/transductive`), by
 `edgeproof reproduce self-training-cora self-training-cora-5 self-training-citeseer self-training-citeseer-5` and
-`edgeproof reproduce perfect-cora perfect-cora-ml perfect-citeseer` (the others; `results/experiments`), and by
+`edgeproof reproduce perfect-cora perfect-cora-ml perfect-citeseer perfect` (the others; `results/experiments`), and by
 `python benchmarks/transductive.py render`.
 
 ## Remembering is enough
@@ -270,6 +300,15 @@ share of edges flipped, the paper's figures in brackets (tables `app_adv_causes_
 three splits have been measured:
 
 {perfect}
+
+A graph of which every edge may have been replaced costs it next to nothing, and the paper's figures come out. That is not
+robustness. What it answers is what it was told: pseudo-labels of the very nodes that are attacked, from the clean graph. Its
+accuracy is that of these labels, and a learned diffusion can put about half of its weight or more on a node's own features, which
+no attack changes. GCN cannot, and falls:
+
+{told}
+
+On Cora the labels of split 5 are the worst, 76.8 % right, and with them the figures that are below the paper's.
 """
 
 if __name__ == "__main__":
