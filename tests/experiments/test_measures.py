@@ -10,7 +10,7 @@ import pytest
 
 import edgeproof as ep
 from edgeproof.experiments import Store, compare, measure, recipe
-from edgeproof.experiments.compare import Cell, Figure
+from edgeproof.experiments.compare import Cell, Comparison, Figure
 from edgeproof.experiments.measure import Measure, value
 from edgeproof.experiments.paper import Column, Printed, Row
 from edgeproof.experiments.recipe import Recipe
@@ -137,6 +137,19 @@ def test_a_cell_matches_within_two_standard_errors(ours: float, verdict: str) ->
     cell = Cell(Printed("tab:x", ROW, Column("clean"), 70.0, 2.0), {"strict": Figure((ours,)), "as_released": None})
     assert cell.verdict("strict") == verdict
     assert cell.verdict("as_released") == "not run"
+
+
+# Ours with an error of 1.5, the paper's with one of 2: 2.5 together.
+@pytest.mark.parametrize(("mean", "apart"), [(65.0, False), (64.8, True), (75.04, False), (75.2, True), (70.0, False)])
+def test_figures_are_apart_by_two_standard_errors_of_their_difference(mean: float, apart: bool) -> None:
+    ours = Figure((mean - 1.5, mean + 1.5))
+    cells = [
+        Cell(Printed("tab:x", ROW, Column("clean"), *printed), {"strict": ours, "as_released": None})
+        for printed in ((70.0, 2.0), (None, None))
+    ]
+    assert [cell.apart("strict") for cell in cells] == [apart, False]
+    assert Comparison(find("main"), tuple(cells), False).num_apart("strict") == apart
+    assert not cells[0].apart("as_released")
 
 
 def test_each_protocol_has_its_own_figures(tmp_path: Any) -> None:

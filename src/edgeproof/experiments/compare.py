@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from edgeproof.experiments.plan import Selection
 from edgeproof.experiments.recipe import protocols_of, recipes
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.tables import Table
+
+# Printed with one digit behind the point.
+_ROUNDED = 0.05
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,19 @@ class Cell:
         if self.paper.mean is None or self.paper.error is None:
             return "not compared"
         difference = figure.mean - self.paper.mean
-        # Printed with one digit behind the point.
-        if abs(difference) <= 2 * self.paper.error + 0.05:
+        if abs(difference) <= 2 * self.paper.error + _ROUNDED:
             return "matched"
         return "better" if difference > 0 else "worse"
+
+    def apart(self, protocol: str) -> bool:
+        """Whether ours and the paper's differ by more than two standard errors of the difference.
+
+        Our mean over three splits has an error of a point or two: a printed error of a tenth is missed by chance.
+        """
+        figure = self.ours[protocol]
+        if figure is None or self.paper.mean is None or self.paper.error is None:
+            return False
+        return abs(figure.mean - self.paper.mean) > 2 * math.hypot(figure.error, self.paper.error) + _ROUNDED
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,10 @@ class Comparison:
         """How many cells there are of each verdict; those that cannot be compared count for none."""
         verdicts = [cell.verdict(protocol) for cell in self.cells]
         return {name: verdicts.count(name) for name in ("matched", "better", "worse", "not run")}
+
+    def num_apart(self, protocol: str) -> int:
+        """How many cells differ by more than two standard errors of the difference."""
+        return sum(cell.apart(protocol) for cell in self.cells)
 
 
 def compare(table: Table, store: Store, *, fast: bool = False, only: Selection | None = None) -> Comparison:

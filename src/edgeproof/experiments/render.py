@@ -94,10 +94,13 @@ def _attack_by_attack(table: Table) -> _Layout:
 
 
 def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
-    """One line per table: how many of its cells match, are better or worse, for both protocols; and a total."""
+    """One line per table: how many of its cells match, are better or worse, and are apart, for both protocols; and a total."""
     label = ", fast" if any(one.fast for one in comparisons) else ""
     shown = RichTable(title=f"cells within two of the paper's standard errors / better / worse{label}")
-    for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run"):
+    shown.caption = (
+        "apart: by more than two standard errors of the difference (ours has one, too); as released / strict"
+    )
+    for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run", "apart"):
         shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)
     everything = Comparison(comparisons[0].table, tuple(cell for one in comparisons for cell in one.cells), False)
     for comparison in (*comparisons, everything):
@@ -105,11 +108,12 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
         verdicts = (f"{one['matched']} / {one['better']} / {one['worse']}" for one in counts)
         # Whoever has run one protocol may not have run the other.
         not_run = " / ".join(dict.fromkeys(str(one["not run"]) for one in counts))
+        apart = " / ".join(str(comparison.num_apart(protocol)) for protocol in PROTOCOLS)
         is_sum = comparison is everything
         name = "all" if is_sum else comparison.table.label
         if is_sum:
             shown.add_section()
-        shown.add_row(name, str(len(comparison.cells)), *verdicts, not_run, style="bold" if is_sum else None)
+        shown.add_row(name, str(len(comparison.cells)), *verdicts, not_run, apart, style="bold" if is_sum else None)
     return shown
 
 
@@ -174,17 +178,19 @@ def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequen
         "# Our figures beside the paper's",
         "",
         "Made by `edgeproof reproduce --page`; every result, with the command and the machine that made it, is in the store,",
-        "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors.",
+        "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors; it is apart",
+        "if they differ by more than two standard errors of the difference, as ours has one, too.",
         "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
         f"Certificates are of {SAMPLES:,} samples, but for {fewer}.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
-        "| table | about | protocol | cells | matched | better | worse | not run |",
-        "|---|---|---|---|---|---|---|---|",
+        "| table | about | protocol | cells | matched | better | worse | not run | apart |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for comparison in (one for one in comparisons if one.table.stands_for is None):
         for protocol in PROTOCOLS:
-            counts = " | ".join(str(count) for count in comparison.counts(protocol).values())
+            numbers = [*comparison.counts(protocol).values(), comparison.num_apart(protocol)]
+            counts = " | ".join(str(count) for count in numbers)
             about = f"`{comparison.table.label}` | {comparison.table.about}"
             lines.append(f"| {about} | {protocol.replace('_', ' ')} | {len(comparison.cells)} | {counts} |")
     for comparison in comparisons:
