@@ -64,6 +64,22 @@ def test_the_page_of_tables_is_that_of_the_store() -> None:
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
 
 
+def test_how_many_figures_are_apart_is_what_the_store_says() -> None:
+    store = Store(ROOT / "results" / "experiments")
+    tables = [compare(table, store) for table in TABLES]
+    said = {}
+    for protocol in ("as_released", "strict"):
+        run = sum(len(table.cells) - table.counts(protocol)["not run"] for table in tables)
+        said[protocol] = (sum(table.num_apart(protocol) for table in tables), f"{run:,}")
+    readme, page = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/what-reproduces.md")
+    )
+    apart, run = said["as_released"]
+    assert f"Of the {run} printed numbers that have been run with those splits, {apart} are apart" in readme
+    assert f"in {apart} of the {run} cells that have been run `as_released`" in page
+    assert "in {} of {} `strict`".format(*said["strict"]) in page
+
+
 def test_the_figures_of_the_preset_are_of_the_preset() -> None:
     files = sorted((ROOT / "results" / "robust_training").glob("options-citeseer-sturdy-strict-[0-9].json"))
     preset = PRESETS["sturdy"]
