@@ -75,7 +75,11 @@ def test_how_many_figures_are_apart_is_what_the_store_says() -> None:
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/what-reproduces.md")
     )
     apart, run = said["as_released"]
-    assert f"Of the {run} printed numbers that have been run with those splits, {apart} are apart" in readme
+    assert (
+        f"Of the {run} printed numbers that have been run with the splits of the released scripts, {apart} are"
+        in readme
+    )
+    assert "and {} of {} with test nodes unseen".format(*said["strict"]) in readme
     assert f"in {apart} of the {run} cells that have been run `as_released`" in page
     assert "in {} of {} `strict`".format(*said["strict"]) in page
 

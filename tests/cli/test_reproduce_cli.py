@@ -79,6 +79,10 @@ def test_a_table_of_one_model_has_a_line_for_each_attack(tmp_path: Path) -> None
     (dice,) = (number for number, line in enumerate(lines) if line[3].strip() == "DICE")
     ours = [cell.strip().split(" ")[0] for cell in lines[dice + 2][5:]]
     assert ours == ["100.0", "99.5", "97.5", "95.0", "87.5", "75.0", "50.0"]
+    summary = run("reproduce", "perfect-citeseer", "--summary", "--store", str(tmp_path))
+    (line,) = (line for line in summary.splitlines() if "overfitting_citeseer" in line)
+    # Six of DICE, and the clean figure beside each of five attacks; the paper's are all near 71.8.
+    assert [cell.strip() for cell in line.split("│")[2:-1]] == ["35", "0 / 10 / 1", "0 / 10 / 1", "24", "11 / 11"]
 
 
 def test_the_summary(store: Store) -> None:
@@ -87,6 +91,7 @@ def test_the_summary(store: Store) -> None:
     assert shown.count("tab:results ") == 1
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
+    assert "apart: by more than two standard errors" in shown
     with pytest.raises(ValueError, match="expected names of the paper's tables to sum up"):
         run("reproduce", "karate", "--summary", "--store", str(store.root))
 

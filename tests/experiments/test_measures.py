@@ -150,6 +150,7 @@ def test_figures_are_apart_by_two_standard_errors_of_their_difference(mean: floa
     assert [cell.apart("strict") for cell in cells] == [apart, False]
     assert Comparison(find("main"), tuple(cells), False).num_apart("strict") == apart
     assert not cells[0].apart("as_released")
+    assert not Cell(cells[0].paper, {"strict": Figure((20.0,)), "as_released": None}).apart("strict")
 
 
 def test_each_protocol_has_its_own_figures(tmp_path: Any) -> None:

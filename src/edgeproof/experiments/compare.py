@@ -13,7 +13,7 @@ from edgeproof.experiments.recipe import protocols_of, recipes
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.tables import Table
 
-# Printed with one digit behind the point.
+# Half of the last digit that the paper prints.
 _ROUNDED = 0.05
 
 
@@ -70,10 +70,12 @@ class Cell:
     def apart(self, protocol: str) -> bool:
         """Whether ours and the paper's differ by more than two standard errors of the difference.
 
-        Our mean over three splits has an error of a point or two: a printed error of a tenth is missed by chance.
+        :meth:`verdict` has the paper's error alone, which a mean over three splits may miss by chance. Errors are taken to be
+        independent; where both sides have the same splits they are not, and fewer cells are apart than should be. A single
+        seed has no error, and is never apart.
         """
         figure = self.ours[protocol]
-        if figure is None or self.paper.mean is None or self.paper.error is None:
+        if figure is None or len(figure.values) < 2 or self.paper.mean is None or self.paper.error is None:
             return False
         return abs(figure.mean - self.paper.mean) > 2 * math.hypot(figure.error, self.paper.error) + _ROUNDED
 
