@@ -473,8 +473,7 @@ device (a CPU and a GPU give other pseudo-labels, and stop at other epochs):
   splits from validating every epoch, and takes two thirds of [the time](#time) on a CPU. It is off because the paper does
   without.
 - Free training (`lrbcd-free`), two attack steps an epoch in place of 40 and a quarter of the time on a CPU, has means between
-  those of self-training and `lrbcd-min`, and on the test nodes of three splits cannot
-  be told from self-training. Off.
+  those of self-training and `lrbcd-min`, and on the test nodes of three splits cannot be told from self-training. Off.
 - `label_models` and `label_weight_decay` were measured together (`lrbcd-labels`).
 - Label models of all `pagerank` ways could not stop before `min_epochs`, as was the rule until commit c29d34a. Their labels
   are worse than those of the other ways with five label models, which, we suspect, is part of why these ways are behind.

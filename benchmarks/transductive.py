@@ -26,9 +26,9 @@ from edgeproof.attacks import DICE, PRBCD, GreedyRBCD
 from edgeproof.experiments import Store
 from edgeproof.experiments.compare import compare
 from edgeproof.experiments.figures import find_figure
-from edgeproof.experiments.figures.curves import Curves
+from edgeproof.experiments.figures.curves import Curve, Curves
 from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row
+from edgeproof.experiments.paper import Column, Row
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.tables import find
 from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
@@ -42,6 +42,7 @@ SEEDS = (0, 1, 5)
 ATTACKS = {"PRBCD": PRBCD(), "GreedyRBCD, log margin": GreedyRBCD(loss="log_margin", steps=200), "DICE": DICE()}
 EPSILONS = (0.1, 0.25)
 SCHEMES = ("self-training-cora", "self-training-cora-5", "self-training-citeseer", "self-training-citeseer-5")
+PERFECT = ("perfect-cora", "perfect-cora-ml", "perfect-citeseer")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 run = typer.Typer()
@@ -156,14 +157,16 @@ def memory_rows() -> list[str]:
     return lines if found else []
 
 
+def curves_of(nickname: str) -> list[Curve]:
+    """All curves of a figure."""
+    content = find_figure(nickname).content
+    assert isinstance(content, Curves)
+    return [curve for panel in content.panels for curve in panel.curves]
+
+
 def scheme_names() -> dict[Row, str]:
     """All trainings of the paper's figures, and what they are called there."""
-    names: dict[Row, str] = {}
-    for nickname in SCHEMES:
-        content = find_figure(nickname).content
-        assert isinstance(content, Curves)
-        names |= {curve.row: curve.name for panel in content.panels for curve in panel.curves}
-    return names
+    return {curve.row: curve.name for nickname in SCHEMES for curve in curves_of(nickname)}
 
 
 def scheme_rows() -> list[str]:
@@ -202,20 +205,19 @@ def early_stops() -> str:
 
 def setting_rows() -> list[str]:
     """Citeseer at a budget of a quarter of the edges: what a training brings transductively, and on unseen nodes."""
-    figure, against = find_figure("self-training-citeseer"), ("PRBCD", 0.25)
-    assert isinstance(figure.content, Curves)
+    epsilon = 0.25
     inductive = {
         (cell.paper.row.model, cell.paper.row.self_training, cell.paper.row.attack): cell.ours["strict"]
         for cell in compare(find("citeseer"), STORE).cells
-        if (cell.paper.column.attack, cell.paper.column.epsilon) == against
+        if cell.paper.column == Column("PRBCD", epsilon)
     }
     lines = []
-    for curve in (curve for panel in figure.content.panels for curve in panel.curves):
+    for curve in curves_of("self-training-citeseer"):
         row = curve.row
-        found = [measured for seed in figure.seeds if (measured := accuracies(row, seed))]
+        found = [measured for seed in SEEDS if (measured := accuracies(row, seed))]
         unseen = inductive.get((row.model, row.self_training, "PRBCD" if row.attack else None))
         if found and unseen:
-            seen = summary([100 * one[0.25] for one in found])
+            seen = summary([100 * one[epsilon] for one in found])
             lines.append(f"| {row.model} | {curve.name} | {seen} | {unseen} |")
     return [*header(["model", "training", "transductive, PGD", "inductive, PR-BCD"]), *lines] if lines else []
 
@@ -235,7 +237,7 @@ def perfect_rows() -> list[str]:
     """The paper's three tables in one, an attack a row, its figures in brackets."""
     lines = []
     shares: list[float] = []
-    for nickname in ("perfect-cora", "perfect-cora-ml", "perfect-citeseer"):
+    for nickname in PERFECT:
         rows: dict[str, dict[float, str]] = {}
         clean = ""
         for cell in compare(find(nickname), STORE).cells:
@@ -256,11 +258,9 @@ def perfect_rows() -> list[str]:
 
 def told_rows() -> list[str]:
     """What models trained against as many flips as edges had been told, and what they make of it, under PGD."""
-    figure = find_figure("perfect")
-    assert isinstance(figure.content, Curves)
-    tables = [find(nickname).rows[0] for nickname in ("perfect-cora", "perfect-cora-ml", "perfect-citeseer")]
+    rows = [*(find(nickname).rows[0] for nickname in PERFECT), *(curve.row for curve in curves_of("perfect"))]
     lines = []
-    for row in dict.fromkeys([*tables, *(curve.row for panel in figure.content.panels for curve in panel.curves)]):
+    for row in dict.fromkeys(rows):
         measured = [accuracies(row, seed) for seed in SEEDS]
         records = [STORE.get(Recipe(row, seed).identity) for seed in SEEDS]
         if not all(measured) or not all(records):

@@ -49,7 +49,9 @@ def reproduce(
         bool,
         typer.Option("--list", help="List tables and figures: what is done, what is missing, how long it takes here."),
     ] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="One line per table: how many cells match.")] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="One line per table: how many cells match, how many are apart.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run, and an estimate; run nothing.")
     ] = False,
