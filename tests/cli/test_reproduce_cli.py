@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,53 @@ def test_a_table_of_one_model_has_a_line_for_each_attack(tmp_path: Path) -> None
     (line,) = (line for line in summary.splitlines() if "overfitting_citeseer" in line)
     # Six of DICE, and the clean figure beside each of five attacks; the paper's are all near 71.8.
     assert [cell.strip() for cell in line.split("│")[2:-1]] == ["35", "0 / 10 / 1", "0 / 10 / 1", "24", "11 / 11"]
+
+
+def test_a_figure_whose_seeds_are_not_all_there_is_not_shown(store: Store) -> None:
+    (gone, *_) = (one for one in find("main").measures() if one.kind == "clean" and one.recipe.row.model == "GCN")
+    store.path(gone.identity).unlink()
+    lines = run("reproduce", "main", "--show", "--format", "csv", "--store", str(store.root)).splitlines()
+    assert lines[1] == "tab:results,citeseer,GCN,regular,clean,72.0 ± 2.5,-,-,not run,not run"
+
+
+def in_a_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> str:
+    """What is printed, with its colours, in a terminal so wide."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    app(list(arguments), standalone_mode=False)
+    return capsys.readouterr().out
+
+
+def test_a_narrow_terminal_cuts_no_figure(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--store", str(store.root))
+    for width in (20, 80):
+        shown = in_a_terminal(width, capsys, monkeypatch, "reproduce", "main", "--show", *options)
+        assert "72.0 ± 2.5" in shown
+        assert "…" not in shown
+        assert "1409" in (summary := in_a_terminal(width, capsys, monkeypatch, "reproduce", "--summary", *options))
+        assert "tab:app_adv_causes_overfitting_citeseer" in summary
+        assert "…" not in summary
+        assert "…" not in in_a_terminal(width, capsys, monkeypatch, "results", *options)
+        assert "…" not in in_a_terminal(width, capsys, monkeypatch, "reproduce", "--list", *options)
+
+
+def test_colours_say_whether_a_figure_matches(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in find("main").measures():
+        if one.kind == "clean" and one.recipe.row.model == "GAT":
+            store.put(Record(one.identity, {"accuracy": [[0.0, 0.1]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    shown = in_a_terminal(250, capsys, monkeypatch, "reproduce", "main", "--show", "--store", str(store.root))
+    green, cyan, red = (f"\x1b[{code}m" for code in (32, 36, 31))
+    assert f"{green}72.0 ± 0.0" in shown
+    assert f"{cyan}100.0 ± 0.0" in shown
+    assert f"{red}10.0 ± 0.0" in shown
 
 
 def test_the_summary(store: Store) -> None:
@@ -202,6 +251,8 @@ def test_the_smaller_version_is_told_apart(tmp_path: Path) -> None:
     assert [",70.0," in line for line in run("results", *options, "--fast", "--format", "csv").splitlines()[1:]] == [
         True
     ]
+    assert "regular and adversarial training, fast" in run("reproduce", "main", "--show", "--fast", *options)
+    assert ", fast" not in run("reproduce", "main", "--show", *options)
     assert "standard errors / better / worse, fast" in run("reproduce", "--summary", "--fast", *options)
     assert "jobs, fast, about" in run("reproduce", "main", "--fast", "--dry-run", *options)
 
@@ -232,6 +283,9 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
     seen = run("results", "--store", str(store.root), "--splits", "as_released", "--seed", "5", "--format", "csv")
     assert len(seen.splitlines()) > 1
     assert all(",as_released,5," in line for line in seen.splitlines()[1:])
+    attacked = run("results", "--store", str(store.root), "--training", "PRBCD", "--format", "csv").splitlines()
+    assert len(attacked) == 19
+    assert all(",PRBCD 0.2," in line for line in attacked[1:])
     with pytest.raises(ValueError, match="unknown kind 'LRBDC': did you mean 'LRBCD'"):
         run("results", "--store", str(store.root), "--kind", "LRBDC")
     with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'html'"):
@@ -255,6 +309,12 @@ def test_results_are_listed_filtered_and_exported(store: Store) -> None:
         (["reproduce", "karate", "--log-dir", "/proc/none"], "cannot write"),
         (["results", "--model", "GNC"], "unknown model 'GNC': did you mean 'GCN'"),
         (["results", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+        (["results", "--training", "adversarial"], "unknown training 'adversarial'"),
+        (["reproduce", "main", "--show", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+        (["reproduce", "--summary", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+        (["reproduce", "--page", "page.md", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+        (["reproduce", "--figure-page", "page.md", "--store", "nowhere"], "expected a folder of results, got nowhere"),
+        (["reproduce", "main", "--dry-run", "--store", "/dev/null"], "expected a folder of results, got /dev/null"),
     ],
 )
 def test_wrong_input_is_told_before_anything_runs(
@@ -310,3 +370,35 @@ def test_fast_figures_say_so(store: Store, tmp_path: Path) -> None:
     assert "**The fast version: few epochs, weak attacks, one seed.**" in page.read_text(encoding="utf-8")
     titles = run("reproduce", "main", "--show", "--fast", "--format", "csv", "--store", str(store.root)).splitlines()[0]
     assert '"as released, fast","strict, fast"' in titles
+
+
+def test_what_is_complete_is_shown_from_a_store_that_cannot_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(f"cannot write {path}")
+
+    monkeypatch.setattr("edgeproof.cli.reproduce.check_writable", refuse)
+    options = ("--store", str(store.root))
+    with pytest.raises(OSError, match="cannot write"):
+        run("reproduce", "main", *options)
+    rest = [one for one in find("main").measures() if one.kind != "clean"]
+    for one in rest:
+        if one.kind == "smoothing":
+            grid = [[added, deleted, 0.5] for added in range(5) for deleted in range(8)]
+            values = {"certified_accuracy": grid, "average_certifiable_radius": [1.0, 1.0], "abstained": 0.0}
+        else:
+            values = {"accuracy": [[epsilon, 0.5] for epsilon in one.epsilons]}
+        store.put(Record(one.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
+    assert "72.0 ± 2.5" in run("reproduce", "main", *options)
+
+
+def test_a_damaged_file_is_told_of_once_in_one_line(store: Store) -> None:
+    broken = next(store.root.glob("*.json"))
+    broken.write_text("{")
+    command = [sys.executable, "-m", "edgeproof", "reproduce", "main", "--show", "--store", str(store.root)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert [line for line in told.splitlines() if "damaged" in line] == [
+        line for line in told.splitlines() if line.startswith(f"warning: {broken} is damaged and is not used: ")
+    ]
+    assert told.count(str(broken)) == 1

@@ -233,6 +233,10 @@ def test_filters_and_degrees_are_measured_for_real() -> None:
     with torch.no_grad():
         logits = model(split.test.data.x, split.test.data.edge_index)[split.test.nodes]
     right = int((logits.argmax(1) == split.test.data.y[split.test.nodes]).sum())
+    degree = split.test.data.edge_index[0].bincount(minlength=split.test.data.num_nodes)[split.test.nodes]
     for _, lines in nodes:
         # Whoever was right either fell or stands.
         assert sum(fell + stands for _, _, fell, stands in lines) == right
+        # Degrees are those of test nodes; with a tenth or a quarter of all edges changed, there are fewer at any of them.
+        assert {line[0] for line in lines} <= set(degree.tolist())
+        assert max(line[1] for line in lines) < int(degree.max())

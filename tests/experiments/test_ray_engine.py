@@ -43,11 +43,24 @@ def add_node(cluster: Any) -> Any:
     return cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
 
 
-def _busy() -> str:
-    """Workers that are in the middle of a task."""
-    return subprocess.run(
-        ["pgrep", "-f", "^ray::(trained|measured)"], capture_output=True, text=True, check=False
-    ).stdout
+def busy_with(pattern: str) -> list[int]:
+    """Workers in the middle of a task of this name; of the cluster here, not of another one on this machine."""
+    found = subprocess.run(["pgrep", "-f", f"^ray::{pattern}"], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split() if os.getpid() in ancestors(int(pid))]
+
+
+def ancestors(pid: int) -> list[int]:
+    """The processes that started it, one the other."""
+    found = []
+    while pid > 1:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            break
+        # Its name, in brackets, may hold anything.
+        pid = int(status.rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
 
 
 def kill_once(pattern: str) -> Callable[[], int]:
@@ -57,11 +70,9 @@ def kill_once(pattern: str) -> Callable[[], int]:
 
     def watch() -> None:
         while not killed and not over.is_set():
-            found = subprocess.run(["pgrep", "-f", f"^ray::{pattern}"], capture_output=True, text=True, check=False)
-            for pid in found.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
-                killed.append(int(pid))
-                break
+            for pid in busy_with(pattern)[:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
             time.sleep(0.02)
 
     thread = threading.Thread(target=watch)
@@ -151,15 +162,50 @@ def test_a_stopped_driver_goes_on_where_it_was(how: signal.Signals, cluster: Any
     driver.send_signal(how)
     driver.wait(timeout=60)
     # Tasks end with the driver.
-    while _busy() and time.monotonic() < deadline:
+    while busy_with("(trained|measured)") and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _busy() == ""
+    assert busy_with("(trained|measured)") == []
     before = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert 0 < len(before) < 6
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=180)
     after = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert len(after) == 6
     assert before.items() <= after.items()
+    cluster.remove_node(node)
+
+
+def test_who_stops_it_stops_its_tasks(
+    cluster: Any, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Ray was there before, and stays."""
+
+    def slow(*_: object) -> None:
+        time.sleep(120)
+
+    monkeypatch.setattr("edgeproof.experiments.engines.ray.trained", slow)
+    node = add_node(cluster)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    started: list[int] = []
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not started and time.monotonic() < deadline:
+            started.extend(busy_with("slow"))
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watch = threading.Thread(target=interrupt)
+    watch.start()
+    with pytest.raises(KeyboardInterrupt):
+        RayEngine(cluster.address).run(missing([small], store, fast=True), store, "a test", lambda report: None)
+    watch.join()
+    assert started
+    assert ray.is_initialized()
+    deadline = time.monotonic() + 30
+    while busy_with("slow") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert busy_with("slow") == []
+    ray.shutdown()
     cluster.remove_node(node)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from edgeproof.experiments.store import key_of
 def record(seed: int = 0, accuracy: float = 0.5) -> Record:
     identity = {"kind": "clean", "training": {"dataset": "csbm", "seed": seed}}
     return Record(identity, {"accuracy": [[0.0, accuracy]]}, "a command", {"device": "cpu"}, 1.5, {})
+
+
+def undigested(path: Path) -> str:
+    """The text of a file as it was before there were digests, which would find every damage first."""
+    content = json.loads(path.read_text())
+    assert content.pop("digest")
+    return json.dumps(content, indent=1)
 
 
 def test_what_is_put_in_comes_out(store: Store) -> None:
@@ -65,17 +73,41 @@ def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dic
         lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.1, 0.5]]}}),
         lambda text: json.dumps({**json.loads(text), "values": {"accuracy": [[0.0, True]]}}),
         lambda text: json.dumps({**json.loads(text), "identity": {"kind": "clean", "training": float("nan")}}),
+        lambda text: json.dumps({**json.loads(text), "environment": {"device": 5}}),
+        lambda text: json.dumps({**json.loads(text), "seconds": float("nan")}),
+        lambda text: "[" * 100_000,
     ],
 )
 def test_a_broken_file_is_reported_and_not_used(damage: Any, store: Store) -> None:
     path = store.put(record())
-    path.write_text(damage(path.read_text()))
+    path.write_text(damage(undigested(path)))
     with pytest.warns(StoreWarning, match="is damaged and is not used"):
         assert store.get(record().identity) is None
     with pytest.warns(StoreWarning):
         assert list(store.records()) == []
     store.put(record())
     assert store.get(record().identity) == record()
+
+
+def test_a_changed_digit_is_noticed(store: Store) -> None:
+    path = store.put(record())
+    path.write_text(path.read_text().replace("0.5", "0.6"))
+    with pytest.warns(StoreWarning, match="its content has changed since it was written"):
+        assert store.get(record().identity) is None
+
+
+def test_results_from_before_there_were_digests_are_read(store: Store) -> None:
+    path = store.put(record())
+    path.write_text(undigested(path))
+    assert store.get(record().identity) == record()
+
+
+def test_entries_may_have_any_name(store: Store) -> None:
+    one = replace(record(), notes={"epochs": {2: 0.5, 10: 0.25}})
+    store.put(one)
+    found = store.get(one.identity)
+    assert found is not None
+    assert found.notes == {"epochs": {"2": 0.5, "10": 0.25}}
 
 
 def test_a_file_under_another_name_is_not_used(store: Store) -> None:
@@ -97,7 +129,7 @@ def test_accuracies_are_those_at_the_budgets_asked_for(store: Store) -> None:
     about = {"kind": "LRBCD", "training": {}, "epsilons": [0.1, 0.25]}
     path = store.put(Record(about, {"accuracy": [[0.1, 0.5], [0.25, 0.4]]}, "a command", {"device": "cpu"}, 1.0, {}))
     assert store.get(about) is not None
-    path.write_text(path.read_text().replace("0.25,\n    0.4", "0.5,\n    0.4"))
+    path.write_text(undigested(path).replace("0.25,\n    0.4", "0.5,\n    0.4"))
     with pytest.warns(StoreWarning, match="were asked for at"):
         assert store.get(about) is None
 

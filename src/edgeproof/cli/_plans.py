@@ -17,7 +17,7 @@ def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
     caption = "? where nothing like it has been timed on such a device: partly guessed"
     shown = RichTable(title="tables and figures" + (", fast" if fast else ""), caption=caption)
     for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
-        shown.add_column(title)
+        shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
     for one in everything:

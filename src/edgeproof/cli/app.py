@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from edgeproof._version import __version__
 from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, report, reproduce, results, train
+from edgeproof.cli._printing import warn_in_one_line
 from edgeproof.experiments.engines import JobFailedError
 
 _FAILURES = (torch.OutOfMemoryError, JobFailedError)
@@ -53,6 +54,7 @@ def root(
 
 def main() -> None:
     """Run the command line; what a user can mend is one line on standard error, not a traceback."""
+    warn_in_one_line()
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError, FloatingPointError, *_FAILURES) as error:

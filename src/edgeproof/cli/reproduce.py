@@ -18,6 +18,7 @@ from edgeproof._names import look_up, unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof.cli._options import LogDir, parse_device
 from edgeproof.cli._plans import listed, planned
+from edgeproof.cli._printing import print_table
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, compare, missing
 from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.figures import figures_page, write_drawing
@@ -32,8 +33,6 @@ from edgeproof.training.tensorboard import check_tensorboard
 
 StoreOption = Annotated[Path, typer.Option(help="Folder of the results; what is in it is not run again.")]
 DEFAULT_STORE = Path("results") / "experiments"
-# Columns of what is not printed in a terminal.
-_WIDE = 240
 
 
 def reproduce(
@@ -120,8 +119,9 @@ def reproduce(
     if only != Selection() and (list_all or page_path or figure_page or not (names or summary)):
         raise ValueError("expected --dataset, --model, --training and --seed with names of tables and figures only")
     device = str(parse_device(device, there=False))
-    # What is read by a program, or later, has room for whole names and figures.
-    console, kept = Console() if sys.stdout.isatty() else Console(width=_WIDE), Store(store)
+    if show or summary or page_path or figure_page or store.exists():
+        check_store(store)
+    console, kept = Console(), Store(store)
     if page_path is not None:
         check_writable(page_path)
         compared = [compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]
@@ -133,7 +133,7 @@ def reproduce(
         console.print(f"wrote {figure_page}", soft_wrap=True, markup=False)
         return
     if list_all or not (names or summary):
-        console.print(listed(kept, LocalEngine(jobs, device, threads), fast=fast))
+        print_table(listed(kept, LocalEngine(jobs, device, threads), fast=fast))
         return
     chosen = _chosen(names or ["all"], protocol)
     tables = [one for one in chosen if isinstance(one, Table)]
@@ -143,19 +143,19 @@ def reproduce(
             raise ValueError("expected names of the paper's tables to sum up, got others alone")
         only.check(printed, fast=fast)
         summed = [compare(one, kept, fast=fast, only=only) for one in printed]
-        console.print(in_terminal_summary([one for one in summed if one.cells]))
+        print_table(in_terminal_summary([one for one in summed if one.cells]))
         return
     only.check(chosen, fast=fast)
     todo = [job for job in missing(chosen, kept, fast=fast) if only.has(job)]
     if dry_run:
         where = ("cuda" if gpus else "cpu", None) if engine == "ray" else (device, LocalEngine(jobs, device).processes)
-        console.print(planned(todo, kept, *where, fast=fast))
+        print_table(planned(todo, kept, *where, fast=fast))
         return
     figures = [one for one in chosen if isinstance(one, PaperFigure)]
     if figures:
         check_writable(out / "figure.png")
     failed: JobFailedError | None = None
-    if not show:
+    if todo and not show:
         if log_dir is not None:
             check_tensorboard()
             check_writable(log_dir / "events")
@@ -175,7 +175,7 @@ def reproduce(
         print(export(comparisons, form), end="")
     else:
         for comparison in comparisons:
-            console.print(in_terminal(comparison))
+            print_table(in_terminal(comparison))
     for figure in figures:
         _draw(figure, kept, fast, out, image or FORMATS, console)
     if failed is not None:
@@ -214,6 +214,12 @@ def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> N
     for _, drawing in drawings:
         write_drawing(drawing, folder)
     path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
+
+
+def check_store(store: Path) -> None:
+    """Raise if this is no folder: a mistyped one would look as if there were no results."""
+    if not store.is_dir():
+        raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")
 
 
 def check_names(graphs: list[str] | None, names: list[str] | None) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
-from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names
+from edgeproof.cli._printing import print_table
+from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names, check_store
 from edgeproof.experiments import Record, Store
-from edgeproof.experiments.origins import Origin, weights_of
+from edgeproof.experiments.origins import Origin, row_of, weights_of
+from edgeproof.experiments.plan import TRAININGS, training_name
 from edgeproof.experiments.render import PROTOCOLS, as_text, check_format
 from edgeproof.experiments.values import KINDS
 
@@ -21,6 +22,9 @@ def results(
     store: StoreOption = DEFAULT_STORE,
     dataset: Annotated[str | None, typer.Option(help="Only of this graph.")] = None,
     model: Annotated[str | None, typer.Option(help="Only of this model.")] = None,
+    training: Annotated[
+        str | None, typer.Option(help=f"Only of models trained so: {', '.join(TRAININGS[:-1])} or {TRAININGS[-1]}.")
+    ] = None,
     kind: Annotated[
         str | None, typer.Option(help="Only of this kind: clean, an attack, smoothing, filter, degrees, diffusion.")
     ] = None,
@@ -44,12 +48,13 @@ def results(
     check_names([dataset] if dataset else None, [model] if model else None)
     check_known("kind", [kind] if kind else None, KINDS)
     check_known("splits", [splits] if splits else None, [*PROTOCOLS, "transductive"])
-    if not store.is_dir():
-        raise ValueError(f"expected a folder of results, got {store}, which is none; edgeproof reproduce makes one")
+    check_known("training", [training] if training else None, TRAININGS)
+    check_store(store)
     lines = [
         line
         for record in Store(store).records()
         if record.identity["kind"] != "training" and Origin.of(record.identity["training"]).fast == fast
+        if training is None or training_name(row_of(record.identity["training"])) == training
         for line in _lines(record)
         if all(
             wanted is None or str(wanted) == is_
@@ -61,10 +66,10 @@ def results(
     else:
         shown = RichTable(title=f"{len(lines)} figures in {store}{', fast' if fast else ''}")
         for title in _TITLES:
-            shown.add_column(title)
+            shown.add_column(title, no_wrap=title != "training")
         for line in lines:
             shown.add_row(*line)
-        Console().print(shown)
+        print_table(shown)
 
 
 def _lines(record: Record) -> list[tuple[str, ...]]:

@@ -35,15 +35,20 @@ class Origin:
     @classmethod
     def of(cls, identity: Mapping[str, Any]) -> Origin:
         """From the identity of a training."""
-        attack = identity["attack"] and identity["attack"].partition("(")[0]
-        labelled = identity["label_config"] is not None
-        row = Row(identity["setting"], identity["dataset"], identity["model"], labelled, attack, identity["epsilon"])
+        row = row_of(identity)
         splits = identity["protocol"] if row.setting == "inductive" else row.setting
         fast = identity["config"]["max_epochs"] == FAST_EPOCHS
         return cls(row.dataset, row.model, training_of(row), splits, identity["seed"], fast)
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.model}, {self.training}, {self.splits}, seed {self.seed}" + ", fast" * self.fast
+
+
+def row_of(identity: Mapping[str, Any]) -> Row:
+    """The way of training that the identity of a training is of."""
+    attack = identity["attack"] and identity["attack"].partition("(")[0]
+    labelled = identity["label_config"] is not None
+    return Row(identity["setting"], identity["dataset"], identity["model"], labelled, attack, identity["epsilon"])
 
 
 def weights_of(record: Record) -> str:

@@ -55,9 +55,9 @@ def in_terminal(comparison: Comparison) -> RichTable:
     layout = _attack_by_attack(table) if len(table.rows) == 1 else _row_by_row(table, comparison.rows)
     shown = RichTable(title=f"{table.label}: {table.title}{', fast' if comparison.fast else ''}")
     for title in (*layout.names, ""):
-        shown.add_column(title)
+        shown.add_column(title, no_wrap=not title)
     for title in layout.columns:
-        shown.add_column(title, justify="right")
+        shown.add_column(title, justify="right", no_wrap=True)
     cells: dict[Place, list[Cell]] = {}
     for cell in comparison.cells:
         cells.setdefault((cell.paper.row, cell.paper.column), []).append(cell)
@@ -98,7 +98,8 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
     label = ", fast" if any(one.fast for one in comparisons) else ""
     shown = RichTable(title=f"cells within two of the paper's standard errors / better / worse{label}")
     shown.caption = (
-        "apart: by more than two standard errors of the difference (ours has one, too); as released / strict"
+        "apart: by more than two standard errors of the difference (ours has one, too); as released / strict. "
+        "Numbers that the paper prints in several tables are counted in each."
     )
     for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run", "apart"):
         shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)

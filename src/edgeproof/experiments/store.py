@@ -2,7 +2,7 @@
 
 A result is one small JSON file, written whole or not at all, so several processes may write at once: whoever computes the same
 thing writes the same file. A setting that changes changes the name, so an old result is never taken for a new one. A file that
-is damaged, or whose content does not belong to its name, is reported and computed again.
+is damaged or was changed, or whose content does not belong to its name, is reported and computed again.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ class Store:
         """Keep a result."""
         path = self.path(record.identity)
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps({"schema": SCHEMA, **asdict(record)}, indent=1) + "\n", encoding="utf-8")
+            # As it will be read: names of entries that are no text become such.
+            content = json.loads(json.dumps(asdict(record)))
+            whole = {"schema": SCHEMA, **content, "digest": _digest(content)}
+            temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         return path
 
     def records(self) -> Iterator[Record]:
@@ -121,6 +124,10 @@ def _read(path: Path) -> Record | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("schema") != SCHEMA:
             raise ValueError("of another version")
+        # Results from before there were digests have none.
+        digest = content.pop("digest", None)
+        if digest is not None and digest != _digest(content):
+            raise ValueError("its content has changed since it was written")
         record = Record(**content)
         types: dict[str, Any] = {
             "identity": dict,
@@ -133,16 +140,25 @@ def _read(path: Path) -> Record | None:
         for name, kind in types.items():
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r}")
+        if not all(isinstance(value, str) for value in record.environment.values()):
+            raise TypeError(f"environment is {record.environment!r}")
+        if not 0 <= record.seconds < float("inf"):
+            raise ValueError(f"seconds are {record.seconds}")
         # Raises for numbers in it that are none.
         _canonical(record.identity)
         check_values(record.identity, record.values)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         reason = f"there is no {error}" if isinstance(error, KeyError) else error
         warnings.warn(f"{path} is damaged and is not used: {reason}", StoreWarning, stacklevel=3)
         return None
     return record
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """A hash of all that a file says."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _canonical(identity: Mapping[str, Any]) -> str:
