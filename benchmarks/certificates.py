@@ -80,9 +80,13 @@ def speed(
 @app.command()
 def render() -> None:
     """Write the page from the results that are there."""
-    parts = {"accuracy": accuracy(), "by_split": "\n".join(split_rows()), "speed": "\n".join(speed_rows())}
-    PAGE.write_text(PAGE_TEXT.format(**parts), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {PAGE}")
+
+
+def page() -> str:
+    parts = {"accuracy": accuracy(), "by_split": "\n".join(split_rows()), "speed": "\n".join(speed_rows())}
+    return PAGE_TEXT.format(**parts)
 
 
 def accuracy() -> str:
@@ -92,7 +96,7 @@ def accuracy() -> str:
         comparison = compare(find(name), store)
         run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
         if run:
-            parts.append(export(replace(comparison, cells=run), "markdown"))
+            parts.append(export([replace(comparison, cells=run)], "markdown"))
     return "\n".join(parts) or "*Not run yet.*\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -62,6 +63,13 @@ def test_the_page_of_tables_is_that_of_the_store() -> None:
     store = Store(ROOT / "results" / "experiments")
     shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], of_several_models(store))
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
+
+
+@pytest.mark.parametrize("name", ["findings", "gaps", "certificates"])
+def test_pages_of_benchmarks_are_those_of_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = importlib.import_module(name)
+    assert benchmark.PAGE.read_text(encoding="utf-8") == benchmark.page(), f"rendered by benchmarks/{name}.py"
 
 
 def test_how_many_figures_are_apart_is_what_the_store_says() -> None:

@@ -112,11 +112,15 @@ def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
     zero_line(axes)
     if there:
         low, high = axes.get_ylim()
-        axes.set_ylim(bottom=low - 0.2 * (high - low))
+        # Below there is no response: the bars have a scale of their own.
+        axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
+        axes.set_ylim(low - 0.2 * (high - low), high)
         below = axes.inset_axes((0, 0, 1, 0.15), sharex=axes, zorder=-1)
         below.axis("off")
         centres = (torch.arange(density.numel()) + 0.5) * width
         shown["frequencies of the graph"] = below.bar(centres.numpy(), density.numpy(), width=width, color="0.8")
+        scale = f"highest bar {float(density.max()):.0%}"
+        axes.text(0.99, 0.16, scale, transform=axes.transAxes, ha="right", fontsize="xx-small", color="0.4")
         axes.set_xlim(0, float(frequency[-1]))
     axes.patch.set_visible(False)
     axes.set_xlabel(r"frequency $\lambda$ of the graph with self-loops")

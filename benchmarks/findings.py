@@ -1,0 +1,292 @@
+"""What the paper's findings rest on, split by split, from what is in the store.
+
+    python benchmarks/findings.py     write docs/findings.md; runs nothing
+
+Differences are taken on the same split, and averaged over the splits 0, 1 and 5: what two models have in common through the
+split drops out of them. ``edgeproof reproduce citeseer cora cora-ml pubmed certified-citeseer certified-cora
+certified-cora-ml gamma-all`` runs what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from _runs import summary
+
+from edgeproof.analysis import Coefficients
+from edgeproof.experiments import Store, compare, find, find_figure
+from edgeproof.experiments.looks import BINS
+from edgeproof.experiments.paper import Column, Row
+from edgeproof.experiments.plan import training_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "findings.md"
+GRAPHS = {"citeseer": "Citeseer", "cora": "Cora", "cora_ml": "Cora-ML", "pubmed": "Pubmed"}
+ATTACKED = ("citeseer", "cora", "cora-ml", "pubmed")
+CERTIFIED = ("certified-citeseer", "certified-cora", "certified-cora-ml")
+MODELS = ("GCN", "GAT", "APPNP", "ChebNetII", "GPRGNN")
+EPSILONS = (0.05, 0.1, 0.25)
+RADII = ((0, 0), (4, 0), (0, 5))
+FREQUENCIES = (0.5, 1.0)
+# Graph, model, training, protocol and column: one figure per split.
+Found = dict[tuple[str, str, str, str, Column], tuple[float, ...]]
+
+TEXT = """# What the findings rest on
+
+Every difference is taken on the same split, then averaged over the splits 0, 1 and 5, with the standard error of that mean:
+what the split does to both sides drops out. With three splits a difference of less than four standard errors may be chance (a
+t-test with two degrees of freedom asks for 4.3), and among so many some larger ones will be, too. `strict` unless a line says
+otherwise; points of accuracy. Made by `python benchmarks/findings.py` from the store; what is not there has a dash.
+
+## What adversarial training adds to self-training
+
+Trained against an attack, less self-trained, clean and under that attack:
+
+{added}
+
+## LR-BCD or PR-BCD to train against
+
+Trained against LR-BCD, less trained against PR-BCD:
+
+{kinds}
+
+## How many times more robust
+
+Points of accuracy that an attack takes at ε = 0.25, from the means: from regular GCN, and from GPRGNN trained against that
+attack; and how many times more from the former.
+
+{fold}
+
+## Ahead of SoftMedian GDC
+
+Trained against LR-BCD, less SoftMedian GDC, which is regularly trained, under LR-BCD:
+
+{median}
+
+## What adversarial training certifies
+
+Trained against an attack, less regularly trained: smoothed accuracy, and with a certificate against any four added edges, and
+against any five deleted ones:
+
+{certified}
+
+## What GPRGNN lets pass
+
+The filter's response $`g(\\lambda) = \\sum_k \\gamma_k (1 - \\lambda)^k`$ as a share of $`g(0)`$, mean and range over splits:
+$`\\lambda = 0`$ is what neighbours have in common; the larger, the more they differ. With self-loops, which GPRGNN has, no
+graph has frequencies up to 2: the last column has the largest of the graph of the test nodes, to the width of a bin. A response
+that is largest at 0 is low-pass; one that is largest at the largest frequency of the graph is high-pass.
+
+{filters}
+
+And the coefficients themselves, as shares of the sum of their sizes:
+
+{coefficients}
+"""
+
+
+def page() -> str:
+    store = Store(ROOT / "results" / "experiments")
+    found = dict(figures(store))
+    sections = {
+        "added": added(found),
+        "kinds": kinds(found),
+        "fold": fold(store),
+        "median": median(found),
+        "certified": certified(found),
+        "filters": filters(store),
+        "coefficients": shares(store),
+    }
+    return TEXT.format(**{name: "\n".join(rows) for name, rows in sections.items()})
+
+
+def figures(store: Store) -> Iterator[tuple[tuple[str, str, str, str, Column], tuple[float, ...]]]:
+    """Everything that the tables have, one figure per split."""
+    for name in (*ATTACKED, *CERTIFIED):
+        for cell in compare(find(name), store).cells:
+            row = cell.paper.row
+            for protocol, figure in cell.ours.items():
+                if figure is not None:
+                    yield (row.dataset, row.model, training_name(row), protocol, cell.paper.column), figure.values
+
+
+def difference(one: Sequence[float] | None, other: Sequence[float] | None) -> str:
+    """Split by split, with its sign."""
+    if one is None or other is None:
+        return "-"
+    text = summary([left - right for left, right in zip(one, other, strict=True)])
+    return text if text.startswith("-") else f"+{text}"
+
+
+def lines(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table, without rows of dashes alone."""
+    kept = [row for row in rows if set(row[2:]) != {"-"}]
+    return ["| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *kept)]
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """Graph, model and protocol; GPRGNN's protocols differ."""
+    return [
+        (graph, model, protocol)
+        for graph in GRAPHS
+        for model in MODELS
+        for protocol in (("strict", "as_released") if model == "GPRGNN" else ("strict",))
+    ]
+
+
+def named(model: str, protocol: str) -> str:
+    return model if protocol == "strict" else f"{model}, `{protocol}`"
+
+
+def added(found: Found) -> list[str]:
+    def less_self(graph: str, model: str, protocol: str, attack: str, column: Column) -> str:
+        here = (found.get((graph, model, training, protocol, column)) for training in (attack, "self"))
+        return difference(*here)
+
+    columns = [
+        (attack, column)
+        for attack in ("LRBCD", "PRBCD")
+        for column in (Column("clean"), *(Column(attack, epsilon) for epsilon in EPSILONS))
+    ]
+    titles = [
+        f"{attack}: {'clean' if column.attack == 'clean' else f'{column.epsilon:g}'}" for attack, column in columns
+    ]
+    rows = [
+        [GRAPHS[graph], named(model, protocol), *(less_self(graph, model, protocol, *one) for one in columns)]
+        for graph, model, protocol in cases()
+    ]
+    return lines(["graph", "model", *titles], rows)
+
+
+def kinds(found: Found) -> list[str]:
+    columns = [Column("clean"), *(Column(attack, epsilon) for attack in ("LRBCD", "PRBCD") for epsilon in EPSILONS)]
+    titles = [
+        "clean" if column.attack == "clean" else f"under {column.attack} {column.epsilon:g}" for column in columns
+    ]
+    rows = [
+        [
+            *(GRAPHS[graph], named(model, protocol)),
+            *(
+                difference(*(found.get((graph, model, one, protocol, column)) for one in ("LRBCD", "PRBCD")))
+                for column in columns
+            ),
+        ]
+        for graph, model, protocol in cases()
+    ]
+    return lines(["graph", "model", *titles], rows)
+
+
+def median(found: Found) -> list[str]:
+    def less_median(graph: str, model: str, protocol: str, epsilon: float) -> str:
+        column = Column("LRBCD", epsilon)
+        one = found.get((graph, model, "LRBCD", protocol, column))
+        return difference(one, found.get((graph, "SoftMedianGDC", "regular", protocol, column)))
+
+    rows = [
+        [GRAPHS[graph], named(model, protocol), *(less_median(graph, model, protocol, one) for one in EPSILONS)]
+        for graph, model, protocol in cases()
+    ]
+    return lines(["graph", "model", *(f"at {epsilon:g}" for epsilon in EPSILONS)], rows)
+
+
+def fold(store: Store) -> list[str]:
+    cells = {
+        (cell.paper.row.dataset, cell.paper.row.model, training_name(cell.paper.row), cell.paper.column): cell
+        for name in ATTACKED
+        for cell in compare(find(name), store).cells
+    }
+
+    def taken(graph: str, model: str, training: str, attack: str, source: str) -> float | None:
+        """Points lost: the paper's, or ours by protocol."""
+        clean, attacked = (
+            cells[graph, model, training, one] for one in (Column("clean"), Column(attack, EPSILONS[-1]))
+        )
+        if source == "paper":
+            assert clean.paper.mean is not None
+            assert attacked.paper.mean is not None
+            return clean.paper.mean - attacked.paper.mean
+        before, after = clean.ours[source], attacked.ours[source]
+        return None if before is None or after is None else before.mean - after.mean
+
+    def said(graph: str, attack: str, source: str) -> str:
+        plain, robust = taken(graph, "GCN", "regular", attack, source), taken(graph, "GPRGNN", attack, attack, source)
+        return "-" if plain is None or robust is None else f"{plain:.1f}, {robust:.1f}: {plain / robust:.1f}"
+
+    sources = ("paper", "as_released", "strict")
+    rows = [
+        [GRAPHS[graph], attack, *(said(graph, attack, source) for source in sources)]
+        for graph in GRAPHS
+        for attack in ("LRBCD", "PRBCD")
+    ]
+    return lines(["graph", "attack", *sources], rows)
+
+
+def certified(found: Found) -> list[str]:
+    columns = [(attack, radius) for attack in ("LRBCD", "PRBCD") for radius in RADII]
+
+    def less_regular(graph: str, model: str, protocol: str, attack: str, radius: tuple[int, int]) -> str:
+        column = Column("smoothing", r_add=radius[0], r_del=radius[1])
+        here = (found.get((graph, model, training, protocol, column)) for training in (attack, "regular"))
+        return difference(*here)
+
+    rows = [
+        [GRAPHS[graph], named(model, protocol), *(less_regular(graph, model, protocol, *one) for one in columns)]
+        for graph, model, protocol in cases()
+    ]
+    titles = [f"{attack}: +{radius[0]} -{radius[1]}" for attack, radius in columns]
+    return lines(["graph", "model", *titles], rows)
+
+
+def filters(store: Store) -> list[str]:
+    def described(found: list[dict[str, Any]]) -> list[str]:
+        curves, largest = [], []
+        for values in found:
+            gamma = Coefficients.of(values["gamma"], self_loops=values["self_loops"])
+            largest.append(max(place for place, share in enumerate(values["density"], 1) if share) * 2 / BINS)
+            at = torch.tensor([0.0, *FREQUENCIES, largest[-1], 2.0], dtype=torch.double)
+            response = gamma.response(at)
+            curves.append((response / response[0]).tolist()[1:])
+        return [*(summary_of(one) for one in zip(*curves, strict=True)), f"{min(largest):.2f} to {max(largest):.2f}"]
+
+    titles = [
+        "graph",
+        "training",
+        *(f"at {one:g}" for one in FREQUENCIES),
+        "at the graph's largest",
+        "at 2",
+        "its largest",
+    ]
+    return lines(titles, of_filters(store, described))
+
+
+def shares(store: Store) -> list[str]:
+    def described(found: list[dict[str, Any]]) -> list[str]:
+        # A filter and its negative are one: the model's other layers turn either into the other.
+        sizes = [torch.tensor(values["gamma"]) for values in found]
+        sizes = [one / one.abs().sum() * one[0].sign() for one in sizes]
+        return [summary_of([float(one[step]) for one in sizes]) for step in range(5)]
+
+    return lines(["graph", "training", *(f"step {step}" for step in range(5))], of_filters(store, described))
+
+
+def of_filters(store: Store, described: Callable[[list[dict[str, Any]]], list[str]]) -> list[list[str]]:
+    """A row for each graph and training whose filters have been measured."""
+    found: dict[Row, list[dict[str, Any]]] = {}
+    for one in find_figure("gamma-all").measures():
+        record = store.get(one.identity) if one.kind == "filter" else None
+        if record is not None:
+            found.setdefault(one.recipe.row, []).append(record.values)
+    return [[GRAPHS[row.dataset], training_name(row), *described(values)] for row, values in found.items()]
+
+
+def summary_of(values: Sequence[float]) -> str:
+    mean = sum(values) / len(values)
+    return f"{mean:.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
