@@ -192,7 +192,7 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     assert [job.name for job in jobs][2] == "karate GPRGNN, LRBCD 0.2, transductive, seed 0, fast"
     # Two of the four trainings are enough to see that everything fits together.
     for job in (jobs[0], jobs[2]):
-        for product in work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")):
+        for product in work(job, None, "cpu", 1, "a test", store):
             keep(product, store, tmp_path / "logs")
     assert missing([figure], store, fast=True) == [jobs[1], jobs[3]]
     drawing = figure.draw(store, fast=True)
@@ -210,7 +210,7 @@ def test_what_training_wrote_down_needs_no_model(store: Store) -> None:
     recipe = Recipe(Row("inductive", "csbm", "GPRGNN", False, None, None), 0, fast=True)
     job = Job(recipe, (Measure(recipe, "filter"), Measure(recipe, "clean")))
     assert list(read_off(job, store, "a test")) == []
-    product, filtered, _ = work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu"))
+    product, filtered, _ = work(job, None, "cpu", 1, "a test", store)
     store.put(product.record)
     (again,) = read_off(job, store, "a test")
     assert again.record.identity == filtered.record.identity

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,14 @@ from typing import Any
 
 import pytest
 
+from edgeproof.certificates import electorate
+from edgeproof.certificates.electorate import Electorate
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import Row
+from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import StoreWarning
 from edgeproof.experiments.work import keep, known_model, trained, work
 from edgeproof.training.checkpoint import Checkpoint, RunState
@@ -33,8 +38,7 @@ class Inline:
     def run(self, jobs: list[Job], store: Store) -> None:
         for job in jobs:
             self.before(job)
-            unfinished = store.checkpoint_path(job.recipe.identity, "cpu")
-            for product in work(job, known_model(job, store), "cpu", 1, "a test", unfinished):
+            for product in work(job, known_model(job, store), "cpu", 1, "a test", store):
                 keep(product, store)
 
 
@@ -58,12 +62,12 @@ def test_a_table_is_run_and_compared(small: Table, store: Store) -> None:
 
 def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
     job = missing([small], store, fast=True)[0]
-    products = list(work(job, None, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")))
+    products = list(work(job, None, "cpu", 1, "a test", store))
     for product in products:
         keep(product, store)
     known = known_model(job, store)
     assert known is not None
-    again = list(work(job, known, "cpu", 1, "a test", store.checkpoint_path(job.recipe.identity, "cpu")))
+    again = list(work(job, known, "cpu", 1, "a test", store))
     assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
     # A damaged model is not used, nor a whole one of another training.
     path = store.model_path(job.recipe.identity)
@@ -102,7 +106,7 @@ def test_a_training_that_was_interrupted_goes_on(
         file.write_bytes(file.read_bytes()[:-100])
     monkeypatch.setattr(Stage, "objective", counted)
     with pytest.warns(StoreWarning, match="begins anew") if spoilt else nullcontext():
-        products = list(work(job, None, "cpu", 1, "a test", file))
+        products = list(work(job, None, "cpu", 1, "a test", store))
     for product in products:
         if product.model is not None:
             assert product.record.values == whole.record.values
@@ -112,16 +116,55 @@ def test_a_training_that_was_interrupted_goes_on(
     assert not list(file.parent.glob("*.checkpoint*"))
 
 
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_certificate_that_was_interrupted_goes_on(
+    spoilt: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = Recipe(Row("inductive", "csbm", "GCN", False, None, None), seed=0, fast=True)
+    job, asked = Job(recipe, (Measure(recipe, "smoothing"),)), []
+    product, whole = work(job, None, "cpu", 1, "a test", store)
+    keep(product, store)
+    assert product.model is not None
+    counts = Electorate.counts
+
+    def interrupted(self: Electorate, *arguments: Any, **options: Any) -> Iterator[Any]:
+        for number, one in enumerate(counts(self, *arguments, **options)):
+            if not options["choosing"] and number == 1:
+                raise KeyboardInterrupt
+            yield one
+
+    def watched(self: Electorate, samples: range, *arguments: Any, **options: Any) -> Iterator[Any]:
+        asked.append(len(samples))
+        yield from counts(self, samples, *arguments, **options)
+
+    # Several batches, so that there is something to interrupt.
+    monkeypatch.setattr(electorate, "_ON_CPU", 1 << 26)
+    with monkeypatch.context() as patch:
+        patch.setattr(Electorate, "counts", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(work(job, product.model, "cpu", 1, "a test", store))
+    (file,) = store.model_path(recipe.identity).parent.glob("*.votes")
+    if spoilt:
+        file.write_bytes(file.read_bytes()[:-100])
+    monkeypatch.setattr(Electorate, "counts", watched)
+    with pytest.warns(StoreWarning, match="counted anew") if spoilt else nullcontext():
+        (again,) = work(job, product.model, "cpu", 1, "a test", store)
+    assert again.record.values == whole.record.values
+    assert again.record.notes.get("resumed", False) is not spoilt
+    assert (sum(asked) == job.measures[0].samples + 1000) is spoilt
+    assert not file.exists()
+
+
 def test_what_another_run_left_is_removed(small: Table, store: Store) -> None:
     job = missing([small], store, fast=True)[0]
-    file = store.checkpoint_path(job.recipe.identity, "cuda:1")
-    assert file.name.endswith(".cuda.checkpoint")
+    assert store.checkpoint_path(job.recipe.identity, "cuda:1").name.endswith(".cuda.checkpoint")
+    file = store.checkpoint_path(job.recipe.identity, "cpu")
     product = trained(job.recipe, job.recipe.data(), "cpu", 1, "a test")
     keep(product, store)
     for name in (file.name, f"{file.name}.warmup", f".{file.name}.abc.tmp"):
         (file.parent / name).touch()
         os.utime(file.parent / name, (0, 0))
-    assert len(list(work(job, known_model(job, store), "cpu", 1, "a test", file))) == len(job.measures)
+    assert len(list(work(job, known_model(job, store), "cpu", 1, "a test", store))) == len(job.measures)
     assert [path.name for path in file.parent.iterdir()] == [store.model_path(job.recipe.identity).name]
 
 

@@ -110,9 +110,7 @@ def test_a_killed_worker_and_a_killed_node_lose_nothing(
     # The same as without a cluster.
     alone = Store(tmp_path / "alone")
     for job in jobs:
-        for product in work(
-            job, known_model(job, alone), "cpu", 1, "a test", alone.checkpoint_path(job.recipe.identity, "cpu")
-        ):
+        for product in work(job, known_model(job, alone), "cpu", 1, "a test", alone):
             keep(product, alone)
     assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}
     for node in nodes:
@@ -130,7 +128,7 @@ def test_a_certificates_samples_are_spread_over_workers(
     RayEngine(cluster.address).run([job], store, "a test", lambda report: None)
     assert killed() == 1
     alone = Store(tmp_path / "alone")
-    for product in work(job, None, "cpu", 1, "a test", alone.checkpoint_path(recipe.identity, "cpu")):
+    for product in work(job, None, "cpu", 1, "a test", alone):
         keep(product, alone)
     assert {one.key: one.values for one in store.records()} == {one.key: one.values for one in alone.records()}
     found = store.get(job.measures[1].identity)

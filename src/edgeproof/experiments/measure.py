@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
@@ -98,14 +99,23 @@ class Measure:
             return replace(GreedyRBCD(), steps=5) if fast else GreedyRBCD()
         return {"PGD": PGD(steps=10 if fast else 400), "FGSM": FGSM(), "DICE": DICE()}[name]
 
-    def run(self, model: GraphModel, split: Split) -> dict[str, Any]:
-        """Accuracies on the test nodes, between 0 and 1, or what else the kind asks for."""
+    def run(self, model: GraphModel, split: Split, votes: Path | None = None) -> dict[str, Any]:
+        """Accuracies on the test nodes, between 0 and 1, or what else the kind asks for.
+
+        Args:
+            model: trained by the recipe.
+            split: whose test nodes.
+            votes: where a certificate keeps the votes that it has, to go on with.
+        """
         graph, nodes, seed = split.test.data, split.test.nodes, self.recipe.seed
         if self.kind == "clean":
             return {"accuracy": [[0.0, clean_accuracy(model, graph, nodes)]]}
         if self.kind == "smoothing":
             certificate = _SMOOTHING.certify(
-                *(model, graph, nodes, self.samples, _ALPHA, seed), choosing_samples=_CHOOSING, progress=False
+                *(model, graph, nodes, self.samples, _ALPHA, seed),
+                choosing_samples=_CHOOSING,
+                checkpoint=votes,
+                progress=False,
             )
             return _certified(certificate)
         if self.kind == "filter":

@@ -82,6 +82,10 @@ class Store:
         """Where the state of its training is kept until it is finished; on another device it cannot go on."""
         return self.root / "models" / f"{key_of(identity)}.{device.partition(':')[0]}.checkpoint"
 
+    def votes_path(self, identity: Mapping[str, Any], model: str) -> Path:
+        """Where votes for a certificate of this model, by its digest, are kept until they are all there."""
+        return self.root / "models" / f"{key_of(identity)}.{model}.votes"
+
     def get(self, identity: Mapping[str, Any]) -> Record | None:
         """The result of this identity; none if there is none that can be trusted."""
         path = self.path(identity)

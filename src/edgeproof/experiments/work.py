@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from edgeproof import serialization
 from edgeproof._files import replacing
 from edgeproof.analysis import Coefficients
-from edgeproof.certificates import Share
+from edgeproof.certificates import Share, Votes
 from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.plan import Job
@@ -45,7 +45,7 @@ class Product:
     epochs: tuple[Epoch, ...] = ()
 
 
-def work(job: Job, known: bytes | None, device: str, threads: int, command: str, checkpoint: Path) -> Iterator[Product]:
+def work(job: Job, known: bytes | None, device: str, threads: int, command: str, store: Store) -> Iterator[Product]:
     """Everything that a job asks for, one thing after the other.
 
     Args:
@@ -54,9 +54,10 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str,
         device: where to do it.
         threads: of the CPU.
         command: what to write down as having made it.
-        checkpoint: where a long training keeps its state until whoever asks for the next thing has got the model.
+        store: where a long training keeps its state until whoever asks for the next thing has got the model, and a certificate
+            its votes. Results are not put there.
     """
-    data = job.recipe.data()
+    data, checkpoint = job.recipe.data(), store.checkpoint_path(job.recipe.identity, device)
     if known is None:
         product = trained(job.recipe, data, device, threads, command, checkpoint)
         known = product.model
@@ -65,7 +66,10 @@ def work(job: Job, known: bytes | None, device: str, threads: int, command: str,
     # Also what an earlier run, or another on the same disk, has left.
     remove_checkpoints(checkpoint)
     for measure in job.measures:
-        yield measured(measure, data, known, device, threads, command)
+        votes = store.votes_path(measure.identity, _digest(known)) if measure.kind == "smoothing" else None
+        yield measured(measure, data, known, device, threads, command, votes)
+        if votes is not None:
+            votes.unlink(missing_ok=True)
 
 
 def trained(
@@ -94,14 +98,26 @@ def trained(
     return Product(record, content, history.epochs)
 
 
-def measured(measure: Measure, data: Data, model: bytes, device: str, threads: int, command: str) -> Product:
-    """What is measured of a model."""
+def measured(
+    measure: Measure, data: Data, model: bytes, device: str, threads: int, command: str, votes: Path | None = None
+) -> Product:
+    """What is measured of a model; a certificate from the votes on that are there already."""
+    resumed = False
+    if votes is not None and votes.exists():
+        try:
+            resumed = bool(Votes.load(votes).streams)
+        except ValueError as error:
+            warnings.warn(f"the votes are counted anew: {error}", StoreWarning, stacklevel=2)
+            votes.unlink()
     with _set_up(threads):
         split = measure.recipe.split(data).to(device)
         start = time.perf_counter()
-        found = measure.run(_from_bytes(model).to(device), split)
+        found = measure.run(_from_bytes(model).to(device), split, votes)
         seconds = round(time.perf_counter() - start, 2)
-    return _product(measure, found, split, model, command, describe_environment(device), seconds)
+    product = _product(measure, found, split, model, command, describe_environment(device), seconds)
+    # Then the time is not that of all votes.
+    notes = {**product.record.notes, "resumed": True} if resumed else product.record.notes
+    return Product(replace(product.record, notes=notes))
 
 
 @dataclass(frozen=True)

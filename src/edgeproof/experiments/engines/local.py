@@ -131,8 +131,7 @@ def _work_into(job: Job, mark: Path, root: Path, device: str, threads: int, comm
     store = Store(root)
     # What an earlier attempt found need not be found again.
     left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
-    unfinished = store.checkpoint_path(job.recipe.identity, device)
-    for product in work(left, known_model(job, store), device, threads, command, unfinished):
+    for product in work(left, known_model(job, store), device, threads, command, store):
         keep(product, store, log_dir)
 
 
