@@ -201,7 +201,7 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     assert titles[:3] == ["normalised adjacency", "regular", "LR-BCD-trained"]
     folders = sorted((tmp_path / "logs").iterdir())
     assert len(folders) == 2
-    assert folders[0].name.startswith("karate-GPRGNN-LRBCD-0.2-strict-0-")
+    assert folders[0].name.startswith("karate-GPRGNN-LRBCD-0.2-transductive-seed-0-fast-")
     events = accumulator.EventAccumulator(str(folders[0])).Reload()
     assert len(events.Scalars("accuracy/clean_val")) == 60
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 import time
 import warnings
@@ -21,6 +22,7 @@ from edgeproof.analysis import Coefficients
 from edgeproof.certificates import Share, Votes
 from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.origins import Origin
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store, StoreWarning
@@ -221,11 +223,8 @@ def keep(product: Product, store: Store, log_dir: Path | None = None) -> None:
 
 def _log_name(record: Record) -> str:
     """A name that says what was trained, and is the result's own."""
-    about = record.identity
-    labels = "regular" if about["label_config"] is None else "self"
-    against = labels if about["attack"] is None else f"{about['attack'].partition('(')[0]}-{about['epsilon']:g}"
-    parts = (about["dataset"], about["model"], against, about["protocol"], about["seed"], record.key[:8])
-    return "-".join(map(str, parts))
+    about = re.sub(r"[^\w.]+", "-", str(Origin.of(record.identity)))
+    return f"{about}-{record.key[:8]}"
 
 
 def known_model(job: Job, store: Store) -> bytes | None:
