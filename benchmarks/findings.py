@@ -82,7 +82,7 @@ that is largest at 0 is low-pass; one that is largest at the largest frequency o
 
 {filters}
 
-And the coefficients themselves, as shares of the sum of their sizes:
+And the coefficients themselves, as shares of the sum of their sizes, the first one taken as positive:
 
 {coefficients}
 """
@@ -279,7 +279,14 @@ def of_filters(store: Store, described: Callable[[list[dict[str, Any]]], list[st
         record = store.get(one.identity) if one.kind == "filter" else None
         if record is not None:
             found.setdefault(one.recipe.row, []).append(record.values)
-    return [[GRAPHS[row.dataset], training_name(row), *described(values)] for row, values in found.items()]
+    return [
+        [
+            GRAPHS[row.dataset],
+            training_name(row) + (f" ({len(values)} splits)" if len(values) < 3 else ""),
+            *described(values),
+        ]
+        for row, values in found.items()
+    ]
 
 
 def summary_of(values: Sequence[float]) -> str:
