@@ -105,6 +105,7 @@ def test_models(dataset: str, model: str, attack: str | None, settings: dict[str
         ("squirrel", "GPRGNN", {"warmup_epochs": 50, "weight_decay": 1e-2}),
         ("squirrel", "GCN", {"warmup_epochs": 50, "weight_decay": 1e-2}),
         ("wikics", "GPRGNN", {"weight_decay": 1e-4}),
+        ("wikics", "GCN", {"weight_decay": 1e-4}),
         ("ogbn-arxiv", "GPRGNN", {"warmup_epochs": 20, "weight_decay": 0.0, "validate_every": 10}),
         ("citeseer", "GRAND", {"loss": "cross_entropy", "weight_decay": 5e-4}),
     ],
