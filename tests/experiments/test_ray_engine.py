@@ -21,7 +21,7 @@ from edgeproof.experiments.engines import EngineWarning, JobFailedError, RayEngi
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.work import keep, known_model, work
+from edgeproof.experiments.work import keep, known_model, trained, work
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -176,35 +176,32 @@ def test_who_stops_it_stops_its_tasks(
     cluster: Any, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where Ray was there before, and stays."""
+    first, other = missing([small], store, fast=True)
 
-    def slow(*_: object) -> None:
-        time.sleep(120)
+    def quick_and_slow(recipe: Recipe, *rest: Any) -> Any:
+        if recipe != first.recipe:
+            time.sleep(120)
+        return trained(recipe, *rest)
 
-    monkeypatch.setattr("edgeproof.experiments.engines.ray.trained", slow)
-    node = add_node(cluster)
+    def stop(_: Report) -> None:
+        assert busy_with("quick_and_slow")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("edgeproof.experiments.engines.ray.trained", quick_and_slow)
+    nodes = [add_node(cluster) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    started: list[int] = []
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while not started and time.monotonic() < deadline:
-            started.extend(busy_with("slow"))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            RayEngine(cluster.address).run([first, other], store, "a test", stop)
+        assert ray.is_initialized()
+        deadline = time.monotonic() + 30
+        while busy_with("quick_and_slow") and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    watch = threading.Thread(target=interrupt)
-    watch.start()
-    with pytest.raises(KeyboardInterrupt):
-        RayEngine(cluster.address).run(missing([small], store, fast=True), store, "a test", lambda report: None)
-    watch.join()
-    assert started
-    assert ray.is_initialized()
-    deadline = time.monotonic() + 30
-    while busy_with("slow") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert busy_with("slow") == []
-    ray.shutdown()
-    cluster.remove_node(node)
+        assert busy_with("quick_and_slow") == []
+    finally:
+        ray.shutdown()
+        for node in nodes:
+            cluster.remove_node(node)
 
 
 def test_failures_are_told_in_the_end(

@@ -49,6 +49,18 @@ class Record:
     def key(self) -> str:
         return key_of(self.identity)
 
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Record:
+        """From what a file says; raises if it is of another version, or has changed since it was written."""
+        content = dict(content)
+        if content.pop("schema", None) != SCHEMA:
+            raise ValueError("it is stored in another version")
+        # Results from before there were digests have none.
+        digest = content.pop("digest", None)
+        if digest is not None and digest != _digest(content):
+            raise ValueError("its content has changed since it was written")
+        return cls(**content)
+
 
 def key_of(identity: Mapping[str, Any]) -> str:
     """The name of a result: a hash of its identity, however its entries are ordered.
@@ -125,14 +137,7 @@ class Store:
 
 def _read(path: Path) -> Record | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("schema") != SCHEMA:
-            raise ValueError("of another version")
-        # Results from before there were digests have none.
-        digest = content.pop("digest", None)
-        if digest is not None and digest != _digest(content):
-            raise ValueError("its content has changed since it was written")
-        record = Record(**content)
+        record = Record.of(json.loads(path.read_text(encoding="utf-8")))
         types: dict[str, Any] = {
             "identity": dict,
             "values": dict,

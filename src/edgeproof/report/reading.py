@@ -12,7 +12,6 @@ from typing import Any
 
 from edgeproof.attacks import available
 from edgeproof.certificates import Certificate
-from edgeproof.experiments.store import SCHEMA as STORE_SCHEMA
 from edgeproof.experiments.store import Record, key_of
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
@@ -221,9 +220,7 @@ def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tupl
 
 def _of_record(content: dict[str, Any]) -> tuple[str, Run | None]:
     """What ``edgeproof reproduce`` has stored."""
-    if content.pop("schema", None) != STORE_SCHEMA:
-        raise ValueError("it is stored in another version")
-    record = Record(**content)
+    record = Record.of(content)
     kind, training = str(record.identity["kind"]), record.identity
     training = training if kind == "training" else training["training"]
     values, name = record.values, str(training["model"])
