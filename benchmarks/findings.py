@@ -9,7 +9,8 @@ certified-cora-ml gamma-all`` runs what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from _runs import summary
 
 from edgeproof.analysis import Coefficients
 from edgeproof.experiments import Store, compare, find, find_figure
+from edgeproof.experiments.compare import Cell
 from edgeproof.experiments.looks import BINS
 from edgeproof.experiments.paper import Column, Row
 from edgeproof.experiments.plan import training_name
+from edgeproof.experiments.render import title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "findings.md"
@@ -28,11 +31,32 @@ GRAPHS = {"citeseer": "Citeseer", "cora": "Cora", "cora_ml": "Cora-ML", "pubmed"
 ATTACKED = ("citeseer", "cora", "cora-ml", "pubmed")
 CERTIFIED = ("certified-citeseer", "certified-cora", "certified-cora-ml")
 MODELS = ("GCN", "GAT", "APPNP", "ChebNetII", "GPRGNN")
-EPSILONS = (0.05, 0.1, 0.25)
+TRAINED = ("LRBCD", "PRBCD")
+CLEAN, EPSILONS = Column("clean"), (0.05, 0.1, 0.25)
 RADII = ((0, 0), (4, 0), (0, 5))
 FREQUENCIES = (0.5, 1.0)
 # Graph, model, training, protocol and column: one figure per split.
 Found = dict[tuple[str, str, str, str, Column], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column of a table: what one training has more than another.
+
+    Args:
+        title: of the column.
+        measured: what is compared.
+        training: the one; of the row's model.
+        less: the other.
+        less_model: whose; of the row's model by default.
+    """
+
+    title: str
+    measured: Column
+    training: str
+    less: str
+    less_model: str | None = None
+
 
 TEXT = """# What the findings rest on
 
@@ -90,126 +114,101 @@ And the coefficients themselves, as shares of the sum of their sizes, the first 
 
 def page() -> str:
     store = Store(ROOT / "results" / "experiments")
-    found = dict(figures(store))
+    cells = [cell for name in (*ATTACKED, *CERTIFIED) for cell in compare(find(name), store).cells]
+    found = {
+        (
+            cell.paper.row.dataset,
+            cell.paper.row.model,
+            training_name(cell.paper.row),
+            protocol,
+            cell.paper.column,
+        ): one.values
+        for cell in cells
+        for protocol, one in cell.ours.items()
+        if one is not None
+    }
     sections = {
-        "added": added(found),
-        "kinds": kinds(found),
-        "fold": fold(store),
-        "median": median(found),
-        "certified": certified(found),
+        "added": differences(found, added()),
+        "kinds": differences(found, kinds()),
+        "fold": fold(cells),
+        "median": differences(found, median()),
+        "certified": differences(found, certified()),
         "filters": filters(store),
         "coefficients": shares(store),
     }
     return TEXT.format(**{name: "\n".join(rows) for name, rows in sections.items()})
 
 
-def figures(store: Store) -> Iterator[tuple[tuple[str, str, str, str, Column], tuple[float, ...]]]:
-    """Everything that the tables have, one figure per split."""
-    for name in (*ATTACKED, *CERTIFIED):
-        for cell in compare(find(name), store).cells:
-            row = cell.paper.row
-            for protocol, figure in cell.ours.items():
-                if figure is not None:
-                    yield (row.dataset, row.model, training_name(row), protocol, cell.paper.column), figure.values
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Its lines, without rows of dashes alone."""
+    kept = [row for row in rows if set(row[2:]) != {"-"}]
+    return ["| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *kept)]
 
 
-def difference(one: Sequence[float] | None, other: Sequence[float] | None) -> str:
-    """Split by split, with its sign."""
+def differences(found: Found, columns: Sequence[Difference]) -> list[str]:
+    """A row for each graph, model and protocol; GPRGNN's protocols differ."""
+    rows = []
+    for graph in GRAPHS:
+        for model in MODELS:
+            for protocol in ("strict", "as_released") if model == "GPRGNN" else ("strict",):
+                shown = [
+                    by_split(
+                        found.get((graph, model, one.training, protocol, one.measured)),
+                        found.get((graph, one.less_model or model, one.less, protocol, one.measured)),
+                    )
+                    for one in columns
+                ]
+                rows.append([GRAPHS[graph], model if protocol == "strict" else f"{model}, `{protocol}`", *shown])
+    return table(["graph", "model", *(one.title for one in columns)], rows)
+
+
+def by_split(one: Sequence[float] | None, other: Sequence[float] | None) -> str:
+    """The difference split by split, with its sign."""
     if one is None or other is None:
         return "-"
     text = summary([left - right for left, right in zip(one, other, strict=True)])
     return text if text.startswith("-") else f"+{text}"
 
 
-def lines(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table, without rows of dashes alone."""
-    kept = [row for row in rows if set(row[2:]) != {"-"}]
-    return ["| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *kept)]
-
-
-def cases() -> list[tuple[str, str, str]]:
-    """Graph, model and protocol; GPRGNN's protocols differ."""
+def added() -> list[Difference]:
     return [
-        (graph, model, protocol)
-        for graph in GRAPHS
-        for model in MODELS
-        for protocol in (("strict", "as_released") if model == "GPRGNN" else ("strict",))
+        Difference(f"{attack}: {title}", column, attack, "self")
+        for attack in TRAINED
+        for title, column in [("clean", CLEAN), *((f"{one:g}", Column(attack, one)) for one in EPSILONS)]
     ]
 
 
-def named(model: str, protocol: str) -> str:
-    return model if protocol == "strict" else f"{model}, `{protocol}`"
-
-
-def added(found: Found) -> list[str]:
-    def less_self(graph: str, model: str, protocol: str, attack: str, column: Column) -> str:
-        here = (found.get((graph, model, training, protocol, column)) for training in (attack, "self"))
-        return difference(*here)
-
-    columns = [
-        (attack, column)
-        for attack in ("LRBCD", "PRBCD")
-        for column in (Column("clean"), *(Column(attack, epsilon) for epsilon in EPSILONS))
+def kinds() -> list[Difference]:
+    attacked = [Column(attack, epsilon) for attack in TRAINED for epsilon in EPSILONS]
+    return [
+        Difference("clean", CLEAN, *TRAINED),
+        *(Difference(f"under {title_of(column)}", column, *TRAINED) for column in attacked),
     ]
-    titles = [
-        f"{attack}: {'clean' if column.attack == 'clean' else f'{column.epsilon:g}'}" for attack, column in columns
+
+
+def median() -> list[Difference]:
+    return [Difference(f"at {one:g}", Column("LRBCD", one), "LRBCD", "regular", "SoftMedianGDC") for one in EPSILONS]
+
+
+def certified() -> list[Difference]:
+    radii = [Column("smoothing", r_add=added, r_del=deleted) for added, deleted in RADII]
+    return [
+        Difference(f"{attack}: {title_of(column)}", column, attack, "regular") for attack in TRAINED for column in radii
     ]
-    rows = [
-        [GRAPHS[graph], named(model, protocol), *(less_self(graph, model, protocol, *one) for one in columns)]
-        for graph, model, protocol in cases()
-    ]
-    return lines(["graph", "model", *titles], rows)
 
 
-def kinds(found: Found) -> list[str]:
-    columns = [Column("clean"), *(Column(attack, epsilon) for attack in ("LRBCD", "PRBCD") for epsilon in EPSILONS)]
-    titles = [
-        "clean" if column.attack == "clean" else f"under {column.attack} {column.epsilon:g}" for column in columns
-    ]
-    rows = [
-        [
-            *(GRAPHS[graph], named(model, protocol)),
-            *(
-                difference(*(found.get((graph, model, one, protocol, column)) for one in ("LRBCD", "PRBCD")))
-                for column in columns
-            ),
-        ]
-        for graph, model, protocol in cases()
-    ]
-    return lines(["graph", "model", *titles], rows)
-
-
-def median(found: Found) -> list[str]:
-    def less_median(graph: str, model: str, protocol: str, epsilon: float) -> str:
-        column = Column("LRBCD", epsilon)
-        one = found.get((graph, model, "LRBCD", protocol, column))
-        return difference(one, found.get((graph, "SoftMedianGDC", "regular", protocol, column)))
-
-    rows = [
-        [GRAPHS[graph], named(model, protocol), *(less_median(graph, model, protocol, one) for one in EPSILONS)]
-        for graph, model, protocol in cases()
-    ]
-    return lines(["graph", "model", *(f"at {epsilon:g}" for epsilon in EPSILONS)], rows)
-
-
-def fold(store: Store) -> list[str]:
-    cells = {
+def fold(cells: Sequence[Cell]) -> list[str]:
+    found = {
         (cell.paper.row.dataset, cell.paper.row.model, training_name(cell.paper.row), cell.paper.column): cell
-        for name in ATTACKED
-        for cell in compare(find(name), store).cells
+        for cell in cells
     }
 
     def taken(graph: str, model: str, training: str, attack: str, source: str) -> float | None:
         """Points lost: the paper's, or ours by protocol."""
-        clean, attacked = (
-            cells[graph, model, training, one] for one in (Column("clean"), Column(attack, EPSILONS[-1]))
-        )
-        if source == "paper":
-            assert clean.paper.mean is not None
-            assert attacked.paper.mean is not None
-            return clean.paper.mean - attacked.paper.mean
-        before, after = clean.ours[source], attacked.ours[source]
-        return None if before is None or after is None else before.mean - after.mean
+        both = [found[graph, model, training, column] for column in (CLEAN, Column(attack, EPSILONS[-1]))]
+        figures = [cell.paper if source == "paper" else cell.ours[source] for cell in both]
+        before, after = (None if one is None else one.mean for one in figures)
+        return None if before is None or after is None else before - after
 
     def said(graph: str, attack: str, source: str) -> str:
         plain, robust = taken(graph, "GCN", "regular", attack, source), taken(graph, "GPRGNN", attack, attack, source)
@@ -219,25 +218,9 @@ def fold(store: Store) -> list[str]:
     rows = [
         [GRAPHS[graph], attack, *(said(graph, attack, source) for source in sources)]
         for graph in GRAPHS
-        for attack in ("LRBCD", "PRBCD")
+        for attack in TRAINED
     ]
-    return lines(["graph", "attack", *sources], rows)
-
-
-def certified(found: Found) -> list[str]:
-    columns = [(attack, radius) for attack in ("LRBCD", "PRBCD") for radius in RADII]
-
-    def less_regular(graph: str, model: str, protocol: str, attack: str, radius: tuple[int, int]) -> str:
-        column = Column("smoothing", r_add=radius[0], r_del=radius[1])
-        here = (found.get((graph, model, training, protocol, column)) for training in (attack, "regular"))
-        return difference(*here)
-
-    rows = [
-        [GRAPHS[graph], named(model, protocol), *(less_regular(graph, model, protocol, *one) for one in columns)]
-        for graph, model, protocol in cases()
-    ]
-    titles = [f"{attack}: +{radius[0]} -{radius[1]}" for attack, radius in columns]
-    return lines(["graph", "model", *titles], rows)
+    return table(["graph", "attack", *sources], rows)
 
 
 def filters(store: Store) -> list[str]:
@@ -249,7 +232,10 @@ def filters(store: Store) -> list[str]:
             at = torch.tensor([0.0, *FREQUENCIES, largest[-1], 2.0], dtype=torch.double)
             response = gamma.response(at)
             curves.append((response / response[0]).tolist()[1:])
-        return [*(summary_of(one) for one in zip(*curves, strict=True)), f"{min(largest):.2f} to {max(largest):.2f}"]
+        return [
+            *(mean_and_range(one) for one in zip(*curves, strict=True)),
+            f"{min(largest):.2f} to {max(largest):.2f}",
+        ]
 
     titles = [
         "graph",
@@ -259,7 +245,7 @@ def filters(store: Store) -> list[str]:
         "at 2",
         "its largest",
     ]
-    return lines(titles, of_filters(store, described))
+    return table(titles, of_filters(store, described))
 
 
 def shares(store: Store) -> list[str]:
@@ -267,9 +253,9 @@ def shares(store: Store) -> list[str]:
         # A filter and its negative are one: the model's other layers turn either into the other.
         sizes = [torch.tensor(values["gamma"]) for values in found]
         sizes = [one / one.abs().sum() * one[0].sign() for one in sizes]
-        return [summary_of([float(one[step]) for one in sizes]) for step in range(5)]
+        return [mean_and_range([float(one[step]) for one in sizes]) for step in range(5)]
 
-    return lines(["graph", "training", *(f"step {step}" for step in range(5))], of_filters(store, described))
+    return table(["graph", "training", *(f"step {step}" for step in range(5))], of_filters(store, described))
 
 
 def of_filters(store: Store, described: Callable[[list[dict[str, Any]]], list[str]]) -> list[list[str]]:
@@ -289,7 +275,7 @@ def of_filters(store: Store, described: Callable[[list[dict[str, Any]]], list[st
     ]
 
 
-def summary_of(values: Sequence[float]) -> str:
+def mean_and_range(values: Sequence[float]) -> str:
     mean = sum(values) / len(values)
     return f"{mean:.2f} ({min(values):.2f} to {max(values):.2f})"
 

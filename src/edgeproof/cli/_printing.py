@@ -34,6 +34,11 @@ def print_table(table: Table) -> None:
     console.print(table)
 
 
+def print_warning(message: str) -> None:
+    """One line on standard error."""
+    Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {escape(message)}", soft_wrap=True)
+
+
 def warn_in_one_line() -> None:
     """Show what this package warns of as it shows errors, each only once; others' warnings stay as they are."""
     others, told = warnings.showwarning, set[str]()
@@ -50,8 +55,7 @@ def warn_in_one_line() -> None:
             others(message, category, filename, lineno, file, line)
         elif str(message) not in told:
             told.add(str(message))
-            text = f"[bold yellow]warning:[/] {escape(str(message))}"
-            Console(stderr=True, highlight=False).print(text, soft_wrap=True)
+            print_warning(str(message))
 
     warnings.showwarning = show
     if not sys.warnoptions:

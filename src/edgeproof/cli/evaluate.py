@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import edgeproof as ep
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
+from edgeproof.cli._printing import print_warning
 from edgeproof.cli._target import (
     Count,
     Dataset,
@@ -113,4 +113,4 @@ def _show(found: Evaluation, title: str) -> None:
     table.add_row("worst", *(f"{found.accuracy(epsilon):.1%}" for epsilon in found.epsilons), style="bold")
     Console().print(table)
     for warning in found.warnings:
-        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+        print_warning(warning)

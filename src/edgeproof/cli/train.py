@@ -14,7 +14,6 @@ from typing import Annotated, cast
 import torch
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from torch_geometric.data import Data
 
@@ -22,6 +21,7 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, parse_settings
+from edgeproof.cli._printing import print_warning
 from edgeproof.cli._target import COUNT, Local
 from edgeproof.evaluation import clean_scores
 from edgeproof.report import describe_filter
@@ -242,7 +242,7 @@ def train(
     remove_checkpoints(checkpoint)
     _show(result)
     for warning in result.warnings:
-        Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {escape(warning)}", soft_wrap=True)
+        print_warning(warning)
     Console().print(f"model: {out}   result: {result_file}", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -107,7 +107,8 @@ def measured(
     resumed = False
     if votes is not None and votes.exists():
         try:
-            resumed = bool(Votes.load(votes).streams)
+            Votes.load(votes)
+            resumed = True
         except ValueError as error:
             warnings.warn(f"the votes are counted anew: {error}", StoreWarning, stacklevel=2)
             votes.unlink()
