@@ -86,7 +86,7 @@ STAND_INS = (
         "tab:arxiv_stand_in",
         None,
         "arxiv-table-stand-in",
-        "Stand-in for table 11: a SYNTHETIC graph of ogbn-arxiv's size, whose figures are not those of ogbn-arxiv",
+        "Stand-in for table 11: a SYNTHETIC graph of ogbn-arxiv's size, one seed; its figures are not those of ogbn-arxiv",
         stands_for="tab:app_results_arxiv",
     ),
 )
