@@ -70,3 +70,32 @@ def test_the_log_margin_lets_go_a_fifth_of_the_near_margin_beyond_the_boundary()
         z.requires_grad_()
         (gradient,) = torch.autograd.grad(losses.log_margin(z, torch.zeros(3, dtype=torch.long)), z)
         assert bool(gradient[2].any()) == pushed
+
+
+def test_the_scaled_margin_is_the_tanh_margin_at_a_median_margin_of_one() -> None:
+    logits = torch.tensor([[4.0, 0.0], [0.0, 2.0], [1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    labels = torch.zeros(3, dtype=torch.long)
+    scaled, plain = losses.scaled_margin(logits, labels), losses.tanh_margin(logits / 2, labels)
+    torch.testing.assert_close(scaled, plain)
+    (gradient,) = torch.autograd.grad(scaled, logits)
+    torch.testing.assert_close(gradient, torch.autograd.grad(plain, logits)[0], msg="the scale is no part of the gradient")
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e5])
+def test_no_scale_hides_from_the_scaled_margin(scale: float) -> None:
+    logits = torch.randn(50, 4, generator=torch.Generator().manual_seed(2))
+    labels = torch.arange(50) % 4
+    gradients = {}
+    for name in ("scaled_margin", "tanh_margin"):
+        for factor in (1.0, scale):
+            seen = (factor * logits).requires_grad_()
+            gradients[name, factor] = torch.autograd.grad(losses.get(name)(seen, labels), seen)[0] * factor
+    torch.testing.assert_close(gradients["scaled_margin", scale], gradients["scaled_margin", 1.0])
+    assert gradients["tanh_margin", scale].abs().max() < 1e-3 * gradients["tanh_margin", 1.0].abs().max()
+
+
+def test_the_scaled_margin_bears_margins_of_zero() -> None:
+    logits = torch.zeros(3, 2, requires_grad=True)
+    loss = losses.scaled_margin(logits, torch.zeros(3, dtype=torch.long))
+    assert loss == 0
+    assert torch.autograd.grad(loss, logits)[0].isfinite().all()

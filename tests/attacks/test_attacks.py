@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -185,6 +186,27 @@ def test_pseudo_labels_are_attacked_instead_of_labels(small: Data) -> None:
     assert result.clean_accuracy == 1.0
     assert result.accuracy < 1.0
     assert int((result.margins > 0).sum()) == round(result.accuracy * 30)
+
+
+@pytest.mark.parametrize("scale", [2.0**-40, 2.0**20])
+@pytest.mark.parametrize("attack", ATTACKS[:3], ids=repr)
+def test_no_scale_of_logits_hides_a_model_from_the_scaled_margin(attack: Attack, scale: float, small: Data) -> None:
+    """Powers of two leave predictions and, with this loss, every step of the attack as they are."""
+    model, nodes = build("GPRGNN", small).eval(), torch.arange(30)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(10):
+        optimizer.zero_grad()
+        ep.losses.cross_entropy(model(small.x, small.edge_index), small.y).backward()
+        optimizer.step()
+    hidden = deepcopy(model)
+    with torch.no_grad():
+        hidden.get_parameter("gamma").mul_(scale)
+    budget = Budget.from_epsilon(small, nodes, 0.15, local=0.5)
+    aware = replace(attack, steps=40, loss="scaled_margin")
+    seen, found = (aware(one, small, nodes, budget) for one in (model, hidden))
+    assert torch.equal(seen.flips, found.flips)
+    misled = replace(attack, steps=40)(hidden, small, nodes, budget)
+    assert found.accuracy < misled.accuracy
 
 
 def test_training_settings_are_the_papers() -> None:

@@ -51,7 +51,7 @@ def vanishing_gradient(target: Target, *, seed: int) -> str | None:
         return None
     return (
         f"the gradient is (nearly) zero: at most {largest:.1e} at any edge or random pair; either the model does not use the "
-        "graph, or it hides its gradient, as very large logits do"
+        "graph, or it hides its gradient, as very large logits and tiny ones do"
     )
 
 
