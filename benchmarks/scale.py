@@ -137,11 +137,11 @@ def run(
 
 PAGE_TEXT = """# What hides behind the scale of logits
 
-A model whose logits are all multiplied by the same number answers as before, and is as robust as before. LR-BCD and PR-BCD with
-the paper's tanh margin are not as strong as before. Where logits are large, the tanh is flat, and nodes drop out of the attack;
-where they are tiny, so are its gradients, and steps of a fixed learning rate hardly move, so that few flips, or none, come of
-it. Both can pass for robustness. The scaled margin (`loss="scaled_margin"`) is the tanh margin of logits that are divided by the
-median size of the margins at the attacked nodes, and else the same.
+A model whose logits are all multiplied by the same number answers as before, and is as robust as before. LR-BCD and PR-BCD
+with the paper's tanh margin are not as strong as before. Where logits are large, the tanh is flat, and nodes drop out of the
+attack; where they are tiny, so are its gradients, and steps of a fixed learning rate hardly move, so that few flips, or none,
+come of it. Both can pass for robustness. The scaled margin (`loss="scaled_margin"`) is the tanh margin of logits that are
+divided by the median size of the margins at the attacked nodes, and else the same.
 
 Accuracies in percent under the protocol's attacks with both losses, of the same models; means over seeds with their standard
 errors, `strict` splits. *Margin*: the median size of the margins at test nodes of the clean graph, one figure per seed. *Flat*:
