@@ -78,7 +78,9 @@ def test_the_scaled_margin_is_the_tanh_margin_at_a_median_margin_of_one() -> Non
     scaled, plain = losses.scaled_margin(logits, labels), losses.tanh_margin(logits / 2, labels)
     torch.testing.assert_close(scaled, plain)
     (gradient,) = torch.autograd.grad(scaled, logits)
-    torch.testing.assert_close(gradient, torch.autograd.grad(plain, logits)[0], msg="the scale is no part of the gradient")
+    torch.testing.assert_close(
+        gradient, torch.autograd.grad(plain, logits)[0], msg="the scale is no part of the gradient"
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e5])
