@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 
 import edgeproof as ep
-from edgeproof.experiments import STAND_INS, TABLES, Store, compare, find
+from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
@@ -65,6 +65,15 @@ def test_the_page_of_tables_is_that_of_the_store() -> None:
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
 
 
+def test_the_page_of_figures_says_what_the_store_has() -> None:
+    store, page = Store(ROOT / "results" / "experiments"), (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    for figure in FIGURES:
+        measures = figure.measures()
+        there = sum(store.get(measure.identity) is not None for measure in measures)
+        told = f"`edgeproof reproduce {figure.label}`: {there} of {len(measures)} measurements are there."
+        assert told in page, "edgeproof reproduce --figure-page"
+
+
 @pytest.mark.parametrize("name", ["findings", "gaps", "certificates", "scale"])
 def test_pages_of_benchmarks_are_those_of_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
@@ -82,6 +91,10 @@ def test_how_many_figures_are_apart_is_what_the_store_says() -> None:
     readme, page = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/what-reproduces.md")
     )
+    missing = {
+        cell.paper.row.dataset for table in tables for cell in table.cells if cell.verdict("strict") == "not run"
+    }
+    assert missing == {"wikics", "ogbn-arxiv"}
     (apart, run), (strictly, strictly_run) = said["as_released"], said["strict"]
     assert run == strictly_run
     assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {apart} are apart from ours" in readme

@@ -96,6 +96,14 @@ def test_no_scale_hides_from_the_scaled_margin(scale: float) -> None:
     assert gradients["tanh_margin", scale].abs().max() < 1e-3 * gradients["tanh_margin", 1.0].abs().max()
 
 
+def test_the_scaled_margin_leaves_out_margins_of_zero() -> None:
+    """Most nodes may have none, as where a model's last layer is dead for them."""
+    logits = torch.zeros(7, 2, dtype=torch.float64)
+    logits[:3, 0] = torch.tensor([4.0, -2.0, 1.0])
+    labels = torch.zeros(7, dtype=torch.long)
+    torch.testing.assert_close(losses.scaled_margin(logits, labels), losses.tanh_margin(logits / 2, labels))
+
+
 def test_the_scaled_margin_bears_margins_of_zero() -> None:
     logits = torch.zeros(3, 2, requires_grad=True)
     loss = losses.scaled_margin(logits, torch.zeros(3, dtype=torch.long))

@@ -58,8 +58,8 @@ def budget_of(data: Data, local: bool) -> Budget:
     return Budget.from_epsilon(data, torch.arange(120, device=DEVICE), 0.1, local=0.3 if local else None)
 
 
-def steps_of(count: int, size: int | None, greedy: bool, lr: float = 400.0) -> Steps:
-    return Steps(count, "tanh_margin", lambda step: lr / step, greedy, size)
+def steps_of(count: int, size: int | None, greedy: bool, lr: float = 400.0, loss: str = "tanh_margin") -> Steps:
+    return Steps(count, loss, lambda step: lr / step, greedy, size)
 
 
 def made(target: Target, block: Block, steps: Steps, capacity: int = 1024, keep_best: bool = False) -> RecordedAscent:
@@ -122,6 +122,17 @@ def test_where_pairs_stay_it_does_what_plain_steps_do(
     assert min(bests[0].accuracy, float(last)) == bests[1].accuracy
     accuracy = target.accuracy(target.engine("tanh_margin").logits(*bests[0].block.flipped))
     assert float(accuracy) == pytest.approx(bests[0].accuracy)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "log_margin", "scaled_margin"])
+def test_every_loss_can_be_recorded(data: Data, loss: str) -> None:
+    target, budget, steps = target_of(data, dtype=DTYPE), budget_of(data, True), steps_of(STEPS, None, True, loss=loss)
+    block = sample_block(120, 3000, generator=generator(), nodes=budget.usable, dtype=DTYPE)
+    found = replayed(made(target, block, steps, capacity=7140), block, budget, steps)
+    expected = ascend(target, block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
+    assert found is not None
+    assert int((expected.flip > 0).sum()) >= 5
+    torch.testing.assert_close(found.flip, expected.flip, rtol=CLOSE, atol=CLOSE)
 
 
 @pytest.mark.parametrize(("greedy", "filled"), [(True, False), (False, False), (False, True)])

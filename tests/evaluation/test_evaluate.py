@@ -69,15 +69,15 @@ def test_the_suite_fits_the_budget_and_the_model() -> None:
 
 
 class Scaled(nn.Module):
-    """Hides its gradient behind enormous logits: the tanh margin is flat there."""
+    """Hides its gradient behind enormous logits, where the tanh margin is flat, or behind tiny ones."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, scale: float = 1e6) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.scale = model, scale
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         out: Tensor = self.model(x, edge_index, edge_weight)
-        return 1e6 * out
+        return self.scale * out
 
 
 class Noisy(Scaled):
@@ -99,6 +99,23 @@ def test_hidden_gradients_are_noticed_and_do_not_help(
     # The log margin knows no scale: it finds as much behind the large logits.
     assert hidden.rows[1].accuracy == pytest.approx(plain.rows[0].accuracy, abs=1 / nodes.numel())
     assert hidden.warnings
+
+
+@pytest.mark.parametrize(("scale", "word"), [(1e-6, "small"), (6.0, "large")])
+def test_a_scale_that_misleads_is_noticed(
+    scale: float, word: str, trained: tuple[ep.models.GraphModel, ep.splits.Split]
+) -> None:
+    """Long before the gradient vanishes; attacks that do not depend on the scale are not doubted."""
+    model, split = trained
+    data, nodes = split.test.data, split.test.nodes
+    usual, aware = PRBCD(steps=20, fine_tune_steps=0), PRBCD(steps=20, fine_tune_steps=0, loss="scaled_margin")
+    with pytest.warns(EvaluationWarning, match=f"the logits are {word}.*may find little there .PRBCD"):
+        found = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [usual, "DICE"])
+    assert not [problem for problem in found.warnings if "gradient" in problem]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EvaluationWarning)
+        plain = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [aware])
+    assert plain.rows[0].accuracy < found.rows[0].accuracy
 
 
 class Stepped(Scaled):
@@ -185,10 +202,14 @@ def test_nothing_is_warned_about_a_plain_model(trained: tuple[ep.models.GraphMod
 
 
 @pytest.mark.parametrize(
-    "check", ["random_output", "vanishing_gradient", "weak_beats_strong", "rising_accuracy", "transfer_beats_adaptive"]
+    "check",
+    [
+        *("random_output", "vanishing_gradient", "unusual_scale"),
+        *("weak_beats_strong", "rising_accuracy", "transfer_beats_adaptive"),
+    ],
 )
 def test_every_check_is_asked(check: str, sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = "odd" if check in ("random_output", "vanishing_gradient") else ["odd"]
+    answer = "odd" if check in ("random_output", "vanishing_gradient", "unusual_scale") else ["odd"]
     monkeypatch.setattr(checks, check, lambda *_, **__: answer)
     model, other = (ep.models.build("GCN", 21, 2, seed=seed) for seed in (0, 1))
     with pytest.warns(EvaluationWarning, match="odd"):

@@ -105,7 +105,8 @@ def train(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="Loss of the main loop: tanh_margin or cross_entropy; this and all below: else the preset's."
+            help="Loss of the main loop, tanh_margin or cross_entropy, or another of edgeproof.losses; this and all below: "
+            "else the preset's."
         ),
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,

@@ -16,6 +16,8 @@ from edgeproof.models.predict import predict
 # A gradient below this share of what one node can add to the loss moves nothing.
 _NEAR_ZERO = 1e-6
 _PAIRS_LOOKED_AT = 10_000
+# Median sizes of margins within which the tanh margin is neither flat at most nodes nor too small a thing to step by.
+_USUAL_MARGINS = (0.05, 10.0)
 
 
 class EvaluationWarning(UserWarning):
@@ -51,7 +53,25 @@ def vanishing_gradient(target: Target, *, seed: int) -> str | None:
         return None
     return (
         f"the gradient is (nearly) zero: at most {largest:.1e} at any edge or random pair; either the model does not use the "
-        "graph, or it hides its gradient, as very large logits and tiny ones do"
+        "graph, or it hides its gradient, as very large logits do"
+    )
+
+
+def unusual_scale(margins: Tensor, attacks: Mapping[str, str | None]) -> str | None:
+    """Whether logits are so large or so small that attacks with the tanh margin see little of the model.
+
+    Args:
+        margins: of the target nodes in the clean graph.
+        attacks: the loss of each attack, if it has one.
+    """
+    misled = [name for name, loss in attacks.items() if loss == "tanh_margin"]
+    size = float(margins.abs().median())
+    least, most = _USUAL_MARGINS
+    if not misled or least <= size <= most:
+        return None
+    return (
+        f"the logits are {'small' if size < least else 'large'}: half of the margins are at most {size:.1e} in size; with "
+        f"the tanh margin attacks may find little there ({', '.join(misled)}); loss='scaled_margin' does not depend on it"
     )
 
 

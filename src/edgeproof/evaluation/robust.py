@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof import losses
 from edgeproof._names import unknown_name
 from edgeproof.attacks.base import Attack, AttackResult, make_target
 from edgeproof.attacks.dice import DICE
@@ -22,6 +23,7 @@ from edgeproof.attacks.suite import Entry, standard
 from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.surrogate import imitate
+from edgeproof.models.predict import predict
 from edgeproof.result import Score
 
 # Results that a local search begins with.
@@ -140,13 +142,18 @@ def evaluate(
     budgets = Budget.from_epsilons(data, nodes, epsilons, local=local, count=count)
     is_standard = isinstance(attacks, str)
     entries = _entries(attacks)
-    found = [checks.random_output(model, data), checks.vanishing_gradient(target, seed=seed)]
-    problems = [problem for problem in found if problem]
     if is_standard:
         entries = standard(budgets, target.num_nodes, target.engine("tanh_margin").path)
         if data.y is None:
             # DICE goes by labels.
             entries = [entry for entry in entries if not isinstance(entry.attack, DICE)]
+    margins = losses.margin(predict(model, data)[nodes], target.labels)
+    found = [
+        checks.random_output(model, data),
+        checks.vanishing_gradient(target, seed=seed),
+        checks.unusual_scale(margins, {entry.name: getattr(entry.attack, "loss", None) for entry in entries}),
+    ]
+    problems = [problem for problem in found if problem]
 
     def run(attack: Attack, budget: Sequence[Budget], restart: int = 0) -> list[AttackResult]:
         return attack(
