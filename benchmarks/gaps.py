@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, on, run_missing, summary, write_record
+from _runs import accuracies, check_chosen, commands_of, on, run_missing, summary, write_record
 from torch import nn
 
 import edgeproof as ep
@@ -170,9 +170,7 @@ def run(
     """Train and attack every model that has no result yet."""
     on(device)
     chosen = trial or list(TRIALS)
-    for name in chosen:
-        if name not in TRIALS:
-            raise typer.BadParameter(f"expected one of {', '.join(TRIALS)}, got {name!r}")
+    check_chosen(chosen, TRIALS)
     run_missing(units(chosen), measure, jobs=jobs, device=device, threads=threads, force=force)
 
 
@@ -210,7 +208,7 @@ def page() -> str:
         for model, protocol in trial.models:
             here = [record for unit, record in found.items() if (unit.trial, unit.model) == (name, model)]
             for epsilon in (0.0, *EPSILONS):
-                ours = [summary(accuracies(here, way, epsilon)) for way in ways]
+                ours = [summary(accuracies(here, {"way": way, "epsilon": epsilon})) for way in ways]
                 if set(ours) == {"-"}:
                     continue
                 printed = paper(trial, model, epsilon)
@@ -218,17 +216,7 @@ def page() -> str:
                     f"| {model} | {protocol} | {epsilon or 'clean'} | {printed} | {' | '.join(ours)} | {len(here)} |"
                 )
         sections.append("\n".join(lines))
-    commands = "\n".join(dict.fromkeys(f"- {made_by(record)}" for record in found.values()))
-    return PAGE_TEXT.format(trials="\n\n".join(sections), commands=commands)
-
-
-def accuracies(records: Sequence[dict[str, Any]], way: str, epsilon: float) -> list[float]:
-    return [
-        row["accuracy"]
-        for record in records
-        for row in record["rows"]
-        if (row["way"], row["epsilon"]) == (way, epsilon)
-    ]
+    return PAGE_TEXT.format(trials="\n\n".join(sections), commands=commands_of(found.values()))
 
 
 def paper(trial: Trial, model: str, epsilon: float) -> str:

@@ -10,14 +10,13 @@ the protocol's attacks twice, with their own loss and with the one that does not
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, on, run_missing, summary, write_record
+from _runs import accuracies, check_chosen, commands_of, on, run_missing, summary, write_record
 
 import edgeproof as ep
 from edgeproof import serialization
@@ -69,7 +68,7 @@ class Unit:
 
 
 def rows() -> list[Row]:
-    """In the order of the tables; of each training that with the paper's main budget."""
+    """In the order of the tables, which have one budget for each training."""
     listed = [row for table in TABLES for row in find(table).rows if row.model in MODELS.get(row.dataset, ())]
     return list(dict.fromkeys(row for row in listed if training_name(row) in TRAININGS))
 
@@ -87,14 +86,14 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     kept = known_model(Job(recipe, ()), STORE)
     model = serialization.load(STORE.model_path(recipe.identity)).to(device) if kept else recipe.train(split, device)[0]
     margins = ep.losses.margin(ep.models.predict(model, graph)[nodes], graph.y[nodes]).double()
-    accuracies = []
+    attacked = []
     for kind in ATTACKS:
         protocol = Measure(recipe, kind)
         epsilons = protocol.epsilons[-BUDGETS:]
         budgets = ep.Budget.from_epsilons(graph, nodes, epsilons, local=protocol.local)
         for loss in LOSSES:
             found = replace(protocol.attack, loss=loss)(model, graph, nodes, budgets, seed=unit.seed)
-            accuracies += [
+            attacked += [
                 {"attack": kind, "loss": loss, "epsilon": epsilon, "accuracy": 100 * one.accuracy}
                 for epsilon, one in zip(epsilons, found, strict=True)
             ]
@@ -105,10 +104,10 @@ def measure(unit: Unit, device: str, threads: int) -> str:
         clean=100 * float((margins > 0).double().mean()),
         median_margin=float(margins.abs().median()),
         flat=100 * float((1 - margins.tanh().square() < FLAT).double().mean()),
-        rows=accuracies,
+        rows=attacked,
     )
-    largest = max(row["epsilon"] for row in accuracies)
-    shown = (f"{one['attack']} {one['loss']} {one['accuracy']:.1f}" for one in accuracies if one["epsilon"] == largest)
+    largest = max(row["epsilon"] for row in attacked)
+    shown = (f"{one['attack']} {one['loss']} {one['accuracy']:.1f}" for one in attacked if one["epsilon"] == largest)
     return f"{unit.path.stem}, at {largest:g}: {', '.join(shown)}"
 
 
@@ -123,10 +122,8 @@ def run(
 ) -> None:
     """Attack every model that has no result yet."""
     on(device)
-    for given, known in ((dataset, list(MODELS)), (training, list(TRAININGS))):
-        for name in given or ():
-            if name not in known:
-                raise typer.BadParameter(f"expected one of {', '.join(known)}, got {name!r}")
+    check_chosen(dataset or (), MODELS)
+    check_chosen(training or (), TRAININGS)
     chosen = [
         unit
         for unit in units()
@@ -185,27 +182,18 @@ def page() -> str:
             {(one["attack"], one["epsilon"]) for record in records for one in record["rows"]}
         ):
             cells = [row.dataset, row.model, training_name(row), *about.values(), f"{attack} {epsilon:g}"]
-            found = [summary(accuracies(records, attack, epsilon, loss)) for loss in LOSSES]
+            wanted = {"attack": attack, "epsilon": epsilon}
+            found = [summary(accuracies(records, {**wanted, "loss": loss})) for loss in LOSSES]
             lines.append(f"| {' | '.join([*cells, paper(row, attack, epsilon), *found])} |")
-    commands = "\n".join(dict.fromkeys(f"- {made_by(record)}" for record in everything))
-    return PAGE_TEXT.format(flat=FLAT, table="\n".join(lines), commands=commands)
+    return PAGE_TEXT.format(flat=FLAT, table="\n".join(lines), commands=commands_of(everything))
 
 
 def read(unit: Unit) -> dict[str, Any]:
+    """A record, if it is of what the protocol now trains."""
     record: dict[str, Any] = json.loads(unit.path.read_text())
     if record["training"] != json.loads(json.dumps(unit.recipe.identity)):
         raise ValueError(f"{unit.path} is of another training than the protocol's: run it with --force")
     return record
-
-
-def accuracies(records: Sequence[dict[str, Any]], attack: str, epsilon: float, loss: str) -> list[float]:
-    wanted = (attack, epsilon, loss)
-    return [
-        one["accuracy"]
-        for record in records
-        for one in record["rows"]
-        if (one["attack"], one["epsilon"], one["loss"]) == wanted
-    ]
 
 
 def paper(row: Row, attack: str, epsilon: float) -> str:
