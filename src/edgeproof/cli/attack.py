@@ -41,7 +41,9 @@ def attack(
     split_seed: SplitSeed = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of the attack as name=value, such as steps=100; repeatable."),
+        typer.Option(
+            "--set", help="A setting of the attack as name=value, such as steps=100 or loss=log_margin; repeatable."
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Where the result goes; what became of each node goes beside it, with .nodes added.")
