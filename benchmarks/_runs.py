@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import statistics
 import sys
@@ -16,9 +15,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 import typer
 
-import edgeproof
 from edgeproof.experiments.engines.local import end_with_parent
-from edgeproof.result import describe_environment
+from edgeproof.result import describe_environment, source_hash
 
 
 class Unit(Protocol):
@@ -65,7 +63,7 @@ def write_record(path: Path, device: torch.device | str, **found: Any) -> None:
     record = {
         "command": f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}",
         "day": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "source": source(),
+        "source": source_hash(),
         "environment": describe_environment(device),
         "threads": torch.get_num_threads(),
         **found,
@@ -73,14 +71,6 @@ def write_record(path: Path, device: torch.device | str, **found: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(f"wrote {path}")
-
-
-def source() -> str:
-    """A hash of all of the library's code, which a commit changes only if it changes the code."""
-    root, digest = Path(edgeproof.__file__).parent, hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def made_by(record: dict[str, Any]) -> str:

@@ -24,14 +24,14 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import on, run_missing, source, summary, write_record
+from _runs import on, run_missing, summary, write_record
 from _ways import OPTIONS, Way
 from attack_step import arxiv_sized
 from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, GreedyRBCD
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split, source_hash
 from edgeproof.training import PRESETS
 from edgeproof.training.config import TrainSettings
 
@@ -85,7 +85,7 @@ def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, 
     data = ep.datasets.load(unit.dataset)
     split = ep.splits.by_protocol(data, unit.seed, model=way.model).to(device)
     # A name may come to mean another way, and a preset other settings.
-    about = hashlib.sha256(repr((way, PRESETS[way.preset], source())).encode()).hexdigest()[:12]
+    about = hashlib.sha256(repr((way, PRESETS[way.preset], source_hash())).encode()).hexdigest()[:12]
     kept, story = (MODELS / f"{unit.path.stem}-{about}{ending}" for ending in (".safetensors", ".json"))
     if kept.exists() and story.exists():
         return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))

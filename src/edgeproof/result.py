@@ -5,10 +5,12 @@ The schema is documented in ``docs/results.md``; every command of the library wr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -154,7 +156,7 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
 def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
     """Versions and machine."""
     device = torch.device(device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
     return {
         "edgeproof": __version__,
         "python": platform.python_version(),
@@ -163,3 +165,21 @@ def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
         "platform": platform.platform(),
         "device": f"{device.type} ({name})",
     }
+
+
+@lru_cache
+def source_hash() -> str:
+    """A hash of all of the library's code, which a commit changes only if it changes the code."""
+    root, digest = Path(__file__).parent, hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _cpu_name() -> str:
+    """What a CPU calls itself, and the instructions that torch uses on it: roundings, and so results, depend on them."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(names, "") or platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

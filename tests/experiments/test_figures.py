@@ -26,7 +26,7 @@ from edgeproof.experiments import (
 from edgeproof.experiments.figures import figures_page, write_drawing
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Row
-from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.recipe import GRAPHS, Recipe
 from edgeproof.experiments.work import keep, read_off, work
 
 PAPER = {
@@ -90,7 +90,8 @@ def test_the_stand_in_has_the_settings_of_arxiv_one_seed_and_another_name() -> N
     other = [*find_figure("arxiv-stand-in").measures(), *find("arxiv-table-stand-in").measures()]
     for one, two in zip(real, other, strict=True):
         assert two.recipe.row.dataset == STAND_IN
-        assert two.identity["training"] == {**one.identity["training"], "dataset": STAND_IN}
+        named = {"dataset": STAND_IN, "graph": GRAPHS[STAND_IN]}
+        assert two.identity["training"] == {**one.identity["training"], **named}
         assert {**two.identity, "training": None} == {**one.identity, "training": None}
     assert "SYNTHETIC" in find_figure("arxiv-stand-in").draw(Store("nowhere")).note
 

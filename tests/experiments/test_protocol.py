@@ -14,6 +14,7 @@ from edgeproof.experiments import recipe
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Row
 from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.store import key_of
 from edgeproof.training import TrainConfig
 
 ROW = Row("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2)
@@ -131,8 +132,8 @@ def test_in_the_transductive_study_label_models_are_kept_at_their_best_of_500_ep
     assert seen["preset"] == TrainConfig(max_epochs=500, patience=500)
 
 
-# If these change, results in stores are of other nodes than new ones would be: give `Recipe.identity` an entry that tells them
-# apart. Graphs: Cora as a whole, the others' largest components; Squirrel has a split of its own for each seed.
+# If these change while the graph does not, results in stores are of other nodes than new ones would be: give `Recipe.nodes` an
+# entry that tells them apart. Graphs: Cora as a whole, the others' largest components; Squirrel has a split for each seed.
 @pytest.mark.parametrize(
     ("dataset", "protocol", "seed", "expected"),
     [
@@ -155,6 +156,32 @@ def test_graphs_and_splits_are_those_of_the_results(
     monkeypatch.setenv("EDGEPROOF_DATA", str(real_data))
     one = Recipe(replace(ROW, dataset=dataset), seed, protocol)
     assert one.split(one.data()).fingerprint[:12] == expected
+
+
+@pytest.mark.parametrize(("dataset", "expected"), [("csbm", "6390d52225d5"), (STAND_IN, "d6786afad543")])
+def test_generated_graphs_are_those_of_the_results(dataset: str, expected: str) -> None:
+    one = of(dataset)
+    assert one.split(one.data()).fingerprint[:12] == expected
+
+
+def test_another_graph_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, data = of("csbm"), of("csbm").data()
+    for name, value in (("x", data.x + 0.1), ("y", 1 - data.y), ("val_mask", ~data.val_mask)):
+        changed = data.clone()
+        changed[name] = value
+        monkeypatch.setattr(recipe.datasets, "load", lambda *_, found=changed, **__: found)
+        with pytest.raises(ValueError, match="expected csbm to be the graph that results are of"):
+            one.data()
+    changed = data.clone()
+    changed.edge_index = data.edge_index.flip(1)
+    monkeypatch.setattr(recipe.datasets, "load", lambda *_, **__: changed)
+    assert one.data() is changed
+
+
+def test_another_graph_has_another_name_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_of(of(STAND_IN).identity)
+    monkeypatch.setitem(recipe.GRAPHS, STAND_IN, "another")
+    assert key_of(of(STAND_IN).identity) != before
 
 
 def test_the_generated_graph_is_tested_on_its_validation_nodes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeproof.experiments import Record, Store, StoreWarning
-from edgeproof.experiments.store import key_of
+from edgeproof.experiments.store import SCHEMA, _digest, key_of
 
 
 def record(seed: int = 0, accuracy: float = 0.5) -> Record:
@@ -21,11 +22,18 @@ def record(seed: int = 0, accuracy: float = 0.5) -> Record:
     return Record(identity, {"accuracy": [[0.0, accuracy]]}, "a command", {"device": "cpu"}, 1.5, {})
 
 
-def undigested(path: Path) -> str:
-    """The text of a file as it was before there were digests, which would find every damage first."""
+def damage_file(path: Path, damage: Callable[[str], str]) -> None:
+    """Change the text of a file, and its digest with it, which would find every damage first."""
     content = json.loads(path.read_text())
     assert content.pop("digest")
-    return json.dumps(content, indent=1)
+    text = damage(json.dumps(content, indent=1))
+    try:
+        changed = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        path.write_text(text)
+        return
+    digest = _digest({name: value for name, value in changed.items() if name != "schema"})
+    path.write_text(json.dumps({**changed, "digest": digest}))
 
 
 def test_what_is_put_in_comes_out(store: Store) -> None:
@@ -60,7 +68,7 @@ def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dic
     [
         lambda text: text[: len(text) // 2],
         lambda text: "",
-        lambda text: text.replace('"schema": 1', '"schema": 2'),
+        lambda text: text.replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA - 1}'),
         lambda text: text.replace('"seconds": 1.5', '"seconds": "long"'),
         lambda text: text.replace('"notes": {}', '"notes": {}, "extra": 1'),
         lambda text: "[1, 2]",
@@ -80,7 +88,7 @@ def test_names_are_equal_exactly_if_settings_are(one: dict[str, Any], other: dic
 )
 def test_a_broken_file_is_reported_and_not_used(damage: Any, store: Store) -> None:
     path = store.put(record())
-    path.write_text(damage(undigested(path)))
+    damage_file(path, damage)
     with pytest.warns(StoreWarning, match="is damaged and is not used"):
         assert store.get(record().identity) is None
     with pytest.warns(StoreWarning):
@@ -96,10 +104,13 @@ def test_a_changed_digit_is_noticed(store: Store) -> None:
         assert store.get(record().identity) is None
 
 
-def test_results_from_before_there_were_digests_are_read(store: Store) -> None:
+def test_a_file_without_a_digest_is_not_used(store: Store) -> None:
     path = store.put(record())
-    path.write_text(undigested(path))
-    assert store.get(record().identity) == record()
+    content = json.loads(path.read_text())
+    del content["digest"]
+    path.write_text(json.dumps(content))
+    with pytest.warns(StoreWarning, match="its content has changed"):
+        assert store.get(record().identity) is None
 
 
 def test_entries_may_have_any_name(store: Store) -> None:
@@ -129,7 +140,7 @@ def test_accuracies_are_those_at_the_budgets_asked_for(store: Store) -> None:
     about = {"kind": "LRBCD", "training": {}, "epsilons": [0.1, 0.25]}
     path = store.put(Record(about, {"accuracy": [[0.1, 0.5], [0.25, 0.4]]}, "a command", {"device": "cpu"}, 1.0, {}))
     assert store.get(about) is not None
-    path.write_text(undigested(path).replace("0.25,\n    0.4", "0.5,\n    0.4"))
+    damage_file(path, lambda text: text.replace("0.25,\n    0.4", "0.5,\n    0.4"))
     with pytest.warns(StoreWarning, match="were asked for at"):
         assert store.get(about) is None
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
+from torch_geometric.utils import coalesce
 
 from edgeproof import datasets, models, splits
+from edgeproof._tensors import fingerprint
 from edgeproof.attacks import LRBCD, PGD, PRBCD, Attack
 from edgeproof.experiments.paper import STAND_IN, Row, is_large, stands_for
 from edgeproof.graph import num_classes
@@ -18,10 +20,21 @@ from edgeproof.splits import PROTOCOLS, Split
 from edgeproof.training import History, TrainConfig, pseudo_labels, train
 
 SEEDS = (0, 1, 5)
-# Graphs too small for 20 labelled and 20 validation nodes of each class: how many of each they have instead.
-_PER_CLASS = {"karate": 1}
-# Graphs that come with masks of their own; the first is tested on its validation nodes, as the paper does.
-_PROVIDED = {"csbm": True, "squirrel": False}
+# Which graph a name stands for, by its :func:`graph_fingerprint`: results are of this one. The others have not been at hand.
+GRAPHS = {
+    "citeseer": "8446fc8370f86226",
+    "cora": "d3bb1bea9b2dba9c",
+    "cora_ml": "de62f3b916369e62",
+    "pubmed": "e1bf2890df828082",
+    "squirrel": "4aae9bf9c761a9f6",
+    "csbm": "5d4e0eb744c6aab3",
+    "karate": "2aadf9e788e3c3c0",
+    STAND_IN: "fc1416eae1ed6359",
+}
+# Labelled and validation nodes of each class, where they are drawn; fewer where a graph is too small.
+_PER_CLASS, _FEWER_PER_CLASS = 20, {"karate": 1}
+# Has masks of its own, but none of test nodes: as in the paper.
+_TESTED_ON_VAL = "csbm"
 # Settings of models that differ from their defaults.
 _MODELS: dict[tuple[str, str], dict[str, Any]] = {
     ("GCN", "csbm"): {"hidden_channels": 32, "dropout": 0.2},
@@ -72,13 +85,13 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained model."""
         attack = self.attack
-        few = {"per_class": _PER_CLASS[self.row.dataset]} if self.row.dataset in _PER_CLASS else {}
         return {
-            **few,
             "kind": "training",
             "dataset": self.row.dataset,
+            "graph": GRAPHS.get(self.row.dataset),
             "setting": self.row.setting,
             "protocol": self.protocol,
+            "nodes": self.nodes,
             "model": self.row.model,
             "model_settings": self.full_model_settings,
             "config": asdict(self.config),
@@ -89,6 +102,15 @@ class Recipe:
             "count": "incident",
             "seed": self.seed,
         }
+
+    @property
+    def nodes(self) -> dict[str, Any]:
+        """Who is labelled and who is tested on: so many of each class, drawn, or the masks that came with the graph."""
+        if self.row.setting == "transductive":
+            return {"per_class": _FEWER_PER_CLASS.get(self.row.dataset, _PER_CLASS)}
+        if _has_masks(self.row.dataset):
+            return {"test_on_val": self.row.dataset == _TESTED_ON_VAL}
+        return {"per_class": _PER_CLASS}
 
     @property
     def model_settings(self) -> dict[str, Any]:
@@ -139,20 +161,31 @@ class Recipe:
         return local_share(self.row.dataset) if self.row.attack == "LRBCD" else None
 
     def data(self) -> Data:
-        """The graph; the released code takes Cora and arXiv whole."""
+        """The graph; the released code takes Cora and arXiv whole.
+
+        Raises:
+            ValueError: if there is another one under its name, whose results would be taken for this one's.
+        """
         name = self.row.dataset
         if name == STAND_IN:
-            return datasets.arxiv_stand_in()
-        return datasets.load(name, largest_component=name != "cora" and not is_large(name))
+            data = datasets.arxiv_stand_in()
+        else:
+            data = datasets.load(name, largest_component=name != "cora" and not is_large(name))
+        found, expected = graph_fingerprint(data, masks=_has_masks(name)), GRAPHS.get(name)
+        if expected not in (None, found):
+            raise ValueError(
+                f"expected {name} to be the graph that results are of, with the fingerprint {expected}, got {found}: features, "
+                "labels, masks or the order of nodes differ; edgeproof attack takes graphs of your own"
+            )
+        return data
 
     def split(self, data: Data) -> Split:
+        nodes = self.nodes
+        if "test_on_val" in nodes:
+            return splits.provided(data, self._provided_index(data), **nodes)
         if self.row.setting == "transductive":
-            count = _PER_CLASS.get(self.row.dataset, 20)
+            count = nodes["per_class"]
             return splits.transductive(data, self.seed, train_per_class=count, val_per_class=count)
-        if self.row.dataset in _PROVIDED:
-            return splits.provided(data, self._provided_index(data), test_on_val=_PROVIDED[self.row.dataset])
-        if is_large(self.row.dataset):
-            return splits.provided(data)
         return splits.by_protocol(data, self.seed, model=self.row.model, protocol=self.protocol)
 
     def _provided_index(self, data: Data) -> int:
@@ -191,12 +224,23 @@ class Recipe:
         return model, history
 
 
+def graph_fingerprint(data: Data, *, masks: bool = False) -> str:
+    """A hash of features, labels, edges, in whatever order these come, and of masks if wanted."""
+    names = ("train_mask", "val_mask", "test_mask") if masks else ()
+    return fingerprint([data.x, coalesce(data.edge_index), data.y, *(data.get(name) for name in names)])
+
+
 @lru_cache
 def _all_settings(model: str, changed: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
     """Every setting of a model but its channels, the defaults among them: a default that changes changes the identity."""
     settings = models.build(model, 1, 2, dict(changed)).settings
     channels = ("in_channels", "out_channels")
     return tuple((name, value) for name, value in settings.items() if name not in channels and value is not None)
+
+
+def _has_masks(dataset: str) -> bool:
+    """Whether a graph comes with masks of its own, which the paper uses."""
+    return dataset in (_TESTED_ON_VAL, "squirrel") or is_large(dataset)
 
 
 def local_share(dataset: str) -> float:
@@ -211,7 +255,7 @@ def seeds_of(dataset: str, fast: bool = False) -> tuple[int, ...]:
 
 def protocols_of(row: Row) -> tuple[str, ...]:
     """Protocols that differ for a row: the released scripts mix up the splits of GPRGNN alone, where splits are drawn."""
-    drawn = row.setting == "inductive" and row.dataset not in _PROVIDED and not is_large(row.dataset)
+    drawn = row.setting == "inductive" and not _has_masks(row.dataset)
     return tuple(PROTOCOLS) if row.model == "GPRGNN" and drawn else ("strict",)
 
 

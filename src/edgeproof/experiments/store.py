@@ -18,7 +18,7 @@ from typing import Any
 from edgeproof._files import replacing
 from edgeproof.experiments.values import check_values
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class StoreWarning(UserWarning):
@@ -55,9 +55,7 @@ class Record:
         content = dict(content)
         if content.pop("schema", None) != SCHEMA:
             raise ValueError("it is stored in another version")
-        # Results from before there were digests have none.
-        digest = content.pop("digest", None)
-        if digest is not None and digest != _digest(content):
+        if content.pop("digest", None) != _digest(content):
             raise ValueError("its content has changed since it was written")
         return cls(**content)
 
