@@ -26,6 +26,7 @@ from edgeproof.experiments.paper import Column, Row
 from edgeproof.experiments.plan import Job, training_name
 from edgeproof.experiments.recipe import Recipe, seeds_of
 from edgeproof.experiments.work import known_model
+from edgeproof.splits import Split
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "scale"
@@ -83,8 +84,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     recipe = unit.recipe
     split = recipe.split(recipe.data()).to(device)
     graph, nodes = split.test.data, split.test.nodes
-    kept = known_model(Job(recipe, ()), STORE)
-    model = serialization.load(STORE.model_path(recipe.identity)).to(device) if kept else recipe.train(split, device)[0]
+    model, best_epoch = trained(recipe, split, device)
     margins = ep.losses.margin(ep.models.predict(model, graph)[nodes], graph.y[nodes]).double()
     attacked = []
     for kind in ATTACKS:
@@ -101,6 +101,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
         unit.path,
         device,
         training=recipe.identity,
+        best_epoch=best_epoch,
         clean=100 * float((margins > 0).double().mean()),
         median_margin=float(margins.abs().median()),
         flat=100 * float((1 - margins.tanh().square() < FLAT).double().mean()),
@@ -109,6 +110,15 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     largest = max(row["epsilon"] for row in attacked)
     shown = (f"{one['attack']} {one['loss']} {one['accuracy']:.1f}" for one in attacked if one["epsilon"] == largest)
     return f"{unit.path.stem}, at {largest:g}: {', '.join(shown)}"
+
+
+def trained(recipe: Recipe, split: Split, device: str) -> tuple[ep.models.GraphModel, int]:
+    """The model that is kept, or else a new one, and the epoch at which it was at its best."""
+    record = STORE.get(recipe.identity)
+    if record is not None and known_model(Job(recipe, ()), STORE) is not None:
+        return serialization.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
+    model, history = recipe.train(split, device)
+    return model, history.best_epoch
 
 
 @app.command()

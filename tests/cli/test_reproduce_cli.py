@@ -14,6 +14,7 @@ from edgeproof.cli.app import app
 from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
 from edgeproof.experiments.looks import BINS
 from edgeproof.experiments.plan import measures
+from edgeproof.experiments.render import as_text
 
 
 @pytest.fixture
@@ -39,6 +40,8 @@ def test_tables_are_listed(store: Store) -> None:
     assert "57 of 228" in shown
     assert "fig:karate" in shown
     assert "hours here" in shown
+    # No graph is on this machine but those that are generated or come with PyG.
+    assert "to be downloaded first: citeseer, cora_ml, cora, pubmed, squirrel, wikics, ogbn-arxiv" in shown
 
 
 def test_a_table_in_every_form(store: Store) -> None:
@@ -141,6 +144,12 @@ def test_the_summary(store: Store) -> None:
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
     assert "apart: by more than two standard errors" in shown
+    lines = list(csv.reader(run("reproduce", "--summary", "--format", "csv", "--store", str(store.root)).splitlines()))
+    assert lines[0] == ["table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart"]
+    assert [line[3:8] for line in lines if line[:3:2] == ["tab:results", "strict"]] == [["128", "3", "13", "0", "112"]]
+    numbers = [[int(entry) for entry in line[3:]] for line in lines[1:] if line[2] == "strict"]
+    assert lines[-1][:3] == ["all", "all of these", "strict"]
+    assert numbers[-1] == [sum(column) for column in zip(*numbers[:-1], strict=True)]
     with pytest.raises(ValueError, match="expected names of the paper's tables to sum up"):
         run("reproduce", "karate", "--summary", "--store", str(store.root))
 
@@ -185,6 +194,12 @@ def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> No
             ("main", "karate", "--summary", "--dataset", "karate"),
             r"expected a dataset that is in there \(citeseer\), got",
         ),
+        (("main", "--list"), "expected no names with --list"),
+        (("main", "--page", "page.md"), "expected no names with --list, --page"),
+        (("--summary", "--seed", "0"), "expected --summary without --seed"),
+        (("karate", "--show", "--format", "csv"), "expected --format with names of tables, got figures alone"),
+        (("main", "--dry-run", "--format", "csv"), "expected --format with tables that are shown"),
+        (("--list", "--format", "csv"), "expected --format with tables that are shown"),
         (("--list", "--model", "GCN"), "expected --dataset, --model, --training and --seed with names"),
         (("main", "--engine", "ray", "--cpus", "0"), "expected cpus > 0 and gpus >= 0, got 0.0 and 0"),
         (("main", "--threads", "-2", "--show"), "expected at least one thread of each process, got -2"),
@@ -339,7 +354,7 @@ def test_figures_are_drawn_from_the_store(store: Store, tmp_path: Path) -> None:
     options = ("--store", str(store.root), "--out", str(out))
     shown = run("reproduce", "fig6", "karate", "--show", "--image", "svg", *options)
     assert [path.name for path in out.iterdir()] == ["gamma.svg"]
-    assert "missing: citeseer GPRGNN, regular: filter (1 of 3 seeds)" in shown
+    assert "missing: citeseer GPRGNN, regular: filter (2 of 3 seeds)" in shown
     assert "fig:karate: nothing to draw yet" in shown
     assert "9 jobs" not in run("reproduce", "gamma", "--dry-run", *options)
     only = run("reproduce", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
@@ -400,3 +415,8 @@ def test_a_damaged_file_is_told_of_once_in_one_line(store: Store) -> None:
         line for line in told.splitlines() if line.startswith(f"warning: {broken} is damaged and is not used: ")
     ]
     assert told.count(str(broken)) == 1
+
+
+def test_what_means_something_to_latex_is_escaped() -> None:
+    text = as_text(["share"], [["5 % & a_b ± 1"]], "latex")
+    assert text.splitlines()[2] == r"5 \% \& a\_b $\pm$ 1 \\"

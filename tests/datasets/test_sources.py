@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import CitationFull, Planetoid, WikiCS
+from torch_geometric.datasets import Planetoid, WikiCS
 
 import edgeproof as ep
 from edgeproof.datasets import sources
@@ -28,10 +28,13 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
+FEATURES = torch.eye(6, 4) / 4
+
+
 def gust_archive(path: Path) -> None:
     """Six nodes on a directed path with a self-loop, in the format of Bojchevski and Günnemann."""
     adjacency = sp.csr_matrix(np.diag(np.ones(5), k=1) + np.diag([0, 0, 1, 0, 0, 0]))
-    features = sp.csr_matrix(np.eye(6, 4))
+    features = sp.csr_matrix(FEATURES.numpy())
     parts = {}
     for name, matrix in (("adj", adjacency), ("attr", features)):
         parts |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
@@ -47,25 +50,20 @@ def check_path_graph(data: Data) -> None:
     assert data.y.tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_cora_ml_comes_through_pyg(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gust_archive(site / "cora_ml.npz")
-    monkeypatch.setattr(CitationFull, "url", f"file://{site}/{{}}.npz")
-    data = sources.cora_ml(tmp_path / "work")
+@pytest.mark.parametrize(("source", "name"), [(sources.cora_ml, "cora_ml"), (sources.citeseer, "citeseer")])
+def test_graphs_of_the_robustness_literature_come_with_their_features(
+    source: sources.Source, name: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gust_archive(site / f"{name}.npz")
+    monkeypatch.setattr(sources, "ROBUSTNESS_URL", f"file://{site}")
+    data = source(tmp_path / "work")
     check_path_graph(data)
-    assert torch.equal(data.x, torch.eye(6, 4))
-
-
-def test_citeseer_comes_from_its_authors(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gust_archive(site / "citeseer.npz")
-    monkeypatch.setattr(sources, "CITESEER_URL", f"file://{site}/citeseer.npz")
-    data = sources.citeseer(tmp_path / "work")
-    check_path_graph(data)
-    assert torch.equal(data.x, torch.eye(6, 4))
+    assert torch.equal(data.x, FEATURES)
 
 
 def test_an_answer_that_is_no_archive_is_refused(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "citeseer.npz").write_text("<html>moved</html>")
-    monkeypatch.setattr(sources, "CITESEER_URL", f"file://{site}/citeseer.npz")
+    monkeypatch.setattr(sources, "ROBUSTNESS_URL", f"file://{site}")
     with pytest.raises(ValueError, match="did not give a NumPy archive"):
         sources.citeseer(tmp_path / "work")
 

@@ -172,11 +172,11 @@ def test_what_is_missing_is_said_and_the_rest_is_drawn(store: Store) -> None:
     fill(store, there[:-1])
     drawing = figure.draw(store)
     assert drawing.figure is not None
-    assert "INCOMPLETE: 37 of 45 measurements are missing; what is drawn has seeds 0, 1." in drawing.note
+    assert "INCOMPLETE: 37 of 45 measurements are missing; seeds 0, 1, 5 are wanted." in drawing.note
     assert drawing.missing == (
         "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
         "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
-        "cora_ml GCN, self-trained: LRBCD-global, LRBCD (2 of 3 seeds), LRBCD-global-slow",
+        "cora_ml GCN, self-trained: LRBCD-global, LRBCD (1 of 3 seeds), LRBCD-global-slow",
     )
     gprgnn, _, gcn = drawing.figure.axes
     assert [text.get_text() for text in gprgnn.texts] == ["not run yet"]

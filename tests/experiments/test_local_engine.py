@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from edgeproof.certificates.electorate import Electorate
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
+from edgeproof.experiments.engines.base import raise_if_failed
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
@@ -320,3 +322,12 @@ def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_failures_of_one_reason_are_told_once() -> None:
+    row = Row("inductive", "csbm", "GCN", False, None, None)
+    jobs = [Job(Recipe(row, seed), ()) for seed in range(4)]
+    failed = [*(Report(job, "no such graph") for job in jobs[:3]), Report(jobs[3], "no memory")]
+    reason = f"4 of 5 jobs failed: {jobs[0].name} and 2 more: no such graph; {jobs[3].name}: no memory"
+    with pytest.raises(JobFailedError, match=f"^{re.escape(reason)}$"):
+        raise_if_failed(failed, 5)

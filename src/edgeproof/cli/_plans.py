@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table as RichTable
 
+from edgeproof import datasets
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
 from edgeproof.experiments.engines import LocalEngine
 from edgeproof.experiments.estimate import Times
+from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import measures
 
 
 def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
     """All tables and figures: what is done of them, what is missing, how long it would take."""
     caption = "? where nothing like it has been timed on such a device: partly guessed"
-    shown = RichTable(title="tables and figures" + (", fast" if fast else ""), caption=caption)
+    shown = RichTable(title="tables and figures" + (", fast" if fast else ""))
     for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
         shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
+    shown.caption = f"{caption}{_downloads(missing(everything, store, fast=fast))}"
     for one in everything:
         needed = measures([one], fast=fast)
         left = missing([one], store, fast=fast)
@@ -46,9 +49,16 @@ def planned(todo: Sequence[Job], store: Store, device: str, processes: int | Non
     how = "one after the other" if processes in (None, 1) else f"with {processes} processes"
     hours = f"about {seconds / 3600 / (processes or 1):.1f} h {how}"
     basis = f"{known} of {len(todo)} from times of such work on such a device" if todo else "nothing to do"
-    shown = RichTable(title=f"{len(todo)} jobs{', fast' if fast else ''}, {hours} ({basis})")
+    shown = RichTable(title=f"{len(todo)} jobs{', fast' if fast else ''}, {hours} ({basis}{_downloads(todo)})")
     shown.add_column("training")
     shown.add_column("measured")
     for job in todo:
         shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
     return shown
+
+
+def _downloads(jobs: Iterable[Job]) -> str:
+    """Which graphs of these are not on this machine, and would have to be fetched first."""
+    graphs = dict.fromkeys(job.recipe.row.dataset for job in jobs)
+    absent = [name for name in graphs if name != STAND_IN and not datasets.at_hand(name)]
+    return f"; to be downloaded first: {', '.join(absent)}" if absent else ""

@@ -26,7 +26,7 @@ from edgeproof.experiments.figures.page import FORMATS
 from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import TRAININGS, Selection
-from edgeproof.experiments.render import check_format, export, in_terminal, in_terminal_summary, page
+from edgeproof.experiments.render import check_format, export, export_summary, in_terminal, in_terminal_summary, page
 from edgeproof.experiments.work import keep, read_off
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
@@ -118,6 +118,14 @@ def reproduce(
     only = Selection(dataset or (), model or (), training or (), seed or ())
     if only != Selection() and (list_all or page_path or figure_page or not (names or summary)):
         raise ValueError("expected --dataset, --model, --training and --seed with names of tables and figures only")
+    if names and (list_all or page_path or figure_page):
+        raise ValueError(
+            "expected no names with --list, --page and --figure-page, which are about all tables or figures"
+        )
+    if summary and seed:
+        raise ValueError("expected --summary without --seed: means over all seeds are compared")
+    if form is not None and (dry_run or list_all or page_path or figure_page or not (names or summary)):
+        raise ValueError("expected --format with tables that are shown, or with --summary, only")
     device = str(parse_device(device, there=False))
     if show or summary or page_path or figure_page or store.exists():
         check_store(store)
@@ -142,9 +150,14 @@ def reproduce(
         if not printed:
             raise ValueError("expected names of the paper's tables to sum up, got others alone")
         only.check(printed, fast=fast)
-        summed = [compare(one, kept, fast=fast, only=only) for one in printed]
-        print_table(in_terminal_summary([one for one in summed if one.cells]))
+        summed = [found for one in printed if (found := compare(one, kept, fast=fast, only=only)).cells]
+        if form is None:
+            print_table(in_terminal_summary(summed))
+        else:
+            print(export_summary(summed, form), end="")
         return
+    if form is not None and not tables:
+        raise ValueError("expected --format with names of tables, got figures alone")
     only.check(chosen, fast=fast)
     todo = [job for job in missing(chosen, kept, fast=fast) if only.has(job)]
     if dry_run:

@@ -2,11 +2,12 @@
 
 from edgeproof.datasets.csbm import csbm
 from edgeproof.datasets.npz import read_npz, write_npz
-from edgeproof.datasets.registry import available, find, keep_largest_component, load
+from edgeproof.datasets.registry import at_hand, available, find, keep_largest_component, load
 from edgeproof.datasets.stand_in import arxiv_stand_in
 
 __all__ = [
     "arxiv_stand_in",
+    "at_hand",
     "available",
     "csbm",
     "find",

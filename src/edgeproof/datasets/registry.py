@@ -57,6 +57,8 @@ _DATASETS = {
     )
 }
 _GENERATED = "csbm"
+# The second comes with PyG.
+_WITHOUT_DOWNLOAD = (_GENERATED, "karate")
 
 
 def available() -> list[str]:
@@ -105,6 +107,15 @@ def find(name: str, root: str | Path | None = None) -> Path | None:
         return None
     file = look_up("dataset", name, _DATASETS).file
     return next((folder / file for folder in _folders(root) if (folder / file).is_file()), None)
+
+
+def at_hand(name: str, root: str | Path | None = None) -> bool:
+    """Whether a dataset can be loaded without a download.
+
+    >>> at_hand("csbm")
+    True
+    """
+    return name in _WITHOUT_DOWNLOAD or find(name, root) is not None
 
 
 def fetch(dataset: Dataset, folder: Path) -> Data:

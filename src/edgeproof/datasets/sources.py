@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import CitationFull, KarateClub, Planetoid, WikiCS
+from torch_geometric.datasets import KarateClub, Planetoid, WikiCS
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 Source = Callable[[Path], Data]
 
-CITESEER_URL = "https://github.com/sigeisler/robustness_of_gnns_at_scale/raw/main/data/citeseer.npz"
+ROBUSTNESS_URL = "https://github.com/sigeisler/robustness_of_gnns_at_scale/raw/main/data"
 SQUIRREL_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/squirrel_filtered.npz"
 ARXIV_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 
@@ -50,8 +50,12 @@ def karate(folder: Path) -> Data:
 
 
 def cora_ml(folder: Path) -> Data:
-    """Cora-ML (Bojchevski and Günnemann 2018): 2,995 nodes, 8,158 edges, 7 classes."""
-    return _simple(CitationFull(str(folder), "Cora_ML")[0])
+    """Cora-ML (Bojchevski and Günnemann 2018): 2,995 nodes, 8,158 edges, 7 classes.
+
+    PyG's ``CitationFull`` sets all features that are not zero to one; here they are as they were published, and as the
+    paper's code has them.
+    """
+    return _robustness_archive("cora_ml.npz", folder)
 
 
 def citeseer(folder: Path) -> Data:
@@ -60,7 +64,12 @@ def citeseer(folder: Path) -> Data:
     PyG's ``CitationFull`` and ``Planetoid`` have other graphs by that name (4,230 and 3,327 nodes), so it comes from
     the repository of Geisler et al. 2021.
     """
-    with np.load(_download(CITESEER_URL, folder / "citeseer.npz"), allow_pickle=False) as archive:
+    return _robustness_archive("citeseer.npz", folder)
+
+
+def _robustness_archive(name: str, folder: Path) -> Data:
+    """A graph of that repository: rows of sparse matrices, in the format of Bojchevski and Günnemann."""
+    with np.load(_download(f"{ROBUSTNESS_URL}/{name}", folder / name), allow_pickle=False) as archive:
         num_nodes, num_features = archive["attr_shape"]
         row = np.repeat(np.arange(num_nodes), np.diff(archive["adj_indptr"]))
         x = torch.zeros(num_nodes, num_features)

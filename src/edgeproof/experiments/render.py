@@ -18,6 +18,7 @@ from edgeproof.experiments.tables import Table
 PROTOCOLS = ("as_released", "strict")
 _COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim", "not compared": "none"}
 _FORMATS = ("csv", "latex", "markdown")
+_SUMMARY_TITLES = ("table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart")
 Place = tuple[Row, Column]
 
 
@@ -103,7 +104,7 @@ def in_terminal_summary(comparisons: list[Comparison]) -> RichTable:
     )
     for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run", "apart"):
         shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)
-    everything = Comparison(comparisons[0].table, tuple(cell for one in comparisons for cell in one.cells), False)
+    everything = _sum_of(comparisons)
     for comparison in (*comparisons, everything):
         counts = [comparison.counts(protocol) for protocol in PROTOCOLS]
         verdicts = (f"{one['matched']} / {one['better']} / {one['worse']}" for one in counts)
@@ -123,6 +124,26 @@ def export(comparisons: Sequence[Comparison], form: str) -> str:
     titles = ["table", *_titles(fast=any(one.fast for one in comparisons))]
     lines = [[one.table.label, *line] for one in comparisons for line in _lines(one.cells)]
     return as_text(titles, lines, form)
+
+
+def export_summary(comparisons: Sequence[Comparison], form: str) -> str:
+    """What :func:`in_terminal_summary` shows, a line for each protocol, in another form."""
+    return as_text(_SUMMARY_TITLES, _summary_lines(comparisons), form)
+
+
+def _summary_lines(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    lines = []
+    named = [(one.table.label, one.table.about, one) for one in comparisons]
+    for label, about, comparison in (*named, ("all", "all of these", _sum_of(comparisons))):
+        for protocol in PROTOCOLS:
+            counts = [len(comparison.cells), *comparison.counts(protocol).values(), comparison.num_apart(protocol)]
+            lines.append([label, about, protocol.replace("_", " "), *map(str, counts)])
+    return lines
+
+
+def _sum_of(comparisons: Sequence[Comparison]) -> Comparison:
+    """All of their cells, as of one table."""
+    return Comparison(comparisons[0].table, tuple(cell for one in comparisons for cell in one.cells), False)
 
 
 def _titles(*, fast: bool) -> list[str]:
@@ -174,6 +195,7 @@ def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequen
         several: trainings whose results are of more than one model, as ``of_several_models`` finds them.
     """
     fast = any(comparison.fast for comparison in comparisons)
+    summed = _summary_lines([one for one in comparisons if one.table.stands_for is None])
     fewer = ", ".join(f"those of {model}, of {samples:,}" for model, samples in FEWER_SAMPLES.items())
     lines = [
         "# Our figures beside the paper's",
@@ -185,15 +207,8 @@ def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequen
         f"Certificates are of {SAMPLES:,} samples, but for {fewer}.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
-        "| table | about | protocol | cells | matched | better | worse | not run | apart |",
-        "|---|---|---|---|---|---|---|---|---|",
+        as_text(_SUMMARY_TITLES, [[f"`{label}`", *rest] for label, *rest in summed], "markdown").rstrip(),
     ]
-    for comparison in (one for one in comparisons if one.table.stands_for is None):
-        for protocol in PROTOCOLS:
-            numbers = [*comparison.counts(protocol).values(), comparison.num_apart(protocol)]
-            counts = " | ".join(str(count) for count in numbers)
-            about = f"`{comparison.table.label}` | {comparison.table.about}"
-            lines.append(f"| {about} | {protocol.replace('_', ' ')} | {len(comparison.cells)} | {counts} |")
     for comparison in comparisons:
         run = [cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values())]
         if run:
@@ -205,8 +220,9 @@ def page(comparisons: list[Comparison], several: Mapping[Origin, Sequence[Sequen
             "## Trained more than once",
             "",
             "Models are not in the repository: what is measured later is measured of the same training done again, which on a",
-            "GPU does not give the same model to the last bit. Here results are of more than one model (`edgeproof results`",
-            "has a column for it; with older results it was not noted):",
+            "GPU, on another kind of CPU or with another number of threads rounds otherwise, and may end hundreds of epochs",
+            "earlier or later. Here results are of more than one model (`edgeproof results` has a column for it; with older",
+            "results it was not noted):",
             "",
             *(f"- {origin}: {'; '.join(', '.join(kinds) for kinds in models)}" for origin, models in several.items()),
         ]

@@ -51,5 +51,11 @@ class Engine(Protocol):
 def raise_if_failed(failures: Sequence[Report], total: int) -> None:
     """Say what failed, once everything else is done."""
     if failures:
-        shown = "; ".join(f"{one.job.name}: {one.failure}" for one in failures[:3])
-        raise JobFailedError(f"{len(failures)} of {total} jobs failed: {shown}")
+        named: dict[str, list[str]] = {}
+        for one in failures:
+            named.setdefault(str(one.failure), []).append(one.job.name)
+        shown = (
+            f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+            for reason, names in list(named.items())[:3]
+        )
+        raise JobFailedError(f"{len(failures)} of {total} jobs failed: {'; '.join(shown)}")

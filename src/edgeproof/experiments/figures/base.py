@@ -127,7 +127,7 @@ class PaperFigure:
             records = {measure.recipe.seed: store.get(measure.identity) for measure in measures}
             found[need] = {seed: record.values for seed, record in records.items() if record is not None}
             if len(found[need]) < len(measures):
-                some = f" ({len(found[need])} of {len(measures)} seeds)" if found[need] else ""
+                some = f" ({len(measures) - len(found[need])} of {len(measures)} seeds)" if found[need] else ""
                 missing.setdefault(need.row, []).append(f"{need.kind}{some}")
         # What is drawn together is of the same models.
         seeds = {row: _in_all([by for need, by in found.items() if need.row == row]) for row in _rows(found)}
@@ -166,13 +166,12 @@ class PaperFigure:
             "transductive splits" if settings == {"transductive"} else f"inductive splits, protocol {self.protocol}"
         )
         seeds = self.seeds[:1] if fast else self.seeds
-        over = f"{self.content.over} seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}"
-        parts = [f"{splits}; {over}."]
+        sets = sorted({tuple(sorted(some)) for some in drawn.values() if some}, key=len) or [seeds]
+        named = " or ".join(", ".join(map(str, some)) for some in sets)
+        parts = [f"{splits}; {f'{self.content.over} seeds' if len(seeds) > 1 else 'seed'} {named}."]
         if there < wanted:
-            sets = sorted({tuple(sorted(seeds)) for seeds in drawn.values() if seeds}, key=len)
-            named = " or ".join(", ".join(map(str, one)) for one in sets)
-            some = f"; what is drawn has seeds {named}" if len(seeds) > 1 and sets else ""
-            parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing{some}.")
+            meant = "" if sets == [seeds] else f"; seeds {', '.join(map(str, seeds))} are wanted"
+            parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing{meant}.")
         if self.caveat:
             parts.append(self.caveat)
         if fast:
