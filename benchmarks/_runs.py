@@ -16,7 +16,7 @@ import torch
 import typer
 
 from edgeproof.experiments.engines.local import end_with_parent
-from edgeproof.result import describe_environment, source_hash
+from edgeproof.result import describe_environment
 
 
 class Unit(Protocol):
@@ -59,13 +59,11 @@ def on(device: str) -> torch.device:
 
 
 def write_record(path: Path, device: torch.device | str, **found: Any) -> None:
-    """Keep what was found, and what found it: command, day, source code and machine."""
+    """Keep what was found, and what found it: command, day, machine and code."""
     record = {
         "command": f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}",
         "day": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "source": source_hash(),
         "environment": describe_environment(device),
-        "threads": torch.get_num_threads(),
         **found,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,9 +73,10 @@ def write_record(path: Path, device: torch.device | str, **found: Any) -> None:
 
 def made_by(record: dict[str, Any]) -> str:
     """Command, day and machine, for a page."""
-    machine = ", ".join(f"{key} {value}" for key, value in record["environment"].items())
-    when = f"on {record['day']} with source {record['source']}"
-    return f"`{record['command']}` on {machine}, {record['threads']} CPU threads, {when}."
+    about = dict(record["environment"])
+    threads, source = about.pop("threads"), about.pop("source")
+    machine = ", ".join(f"{key} {value}" for key, value in about.items())
+    return f"`{record['command']}` on {machine}, {threads} CPU threads, on {record['day']} with source {source}."
 
 
 def commands_of(records: Iterable[dict[str, Any]]) -> str:

@@ -31,7 +31,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, GreedyRBCD
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split, source_hash
+from edgeproof.result import SOURCE, Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.training import PRESETS
 from edgeproof.training.config import TrainSettings
 
@@ -85,7 +85,7 @@ def trained(unit: Unit, device: str) -> tuple[torch.nn.Module, ep.splits.Split, 
     data = ep.datasets.load(unit.dataset)
     split = ep.splits.by_protocol(data, unit.seed, model=way.model).to(device)
     # A name may come to mean another way, and a preset other settings.
-    about = hashlib.sha256(repr((way, PRESETS[way.preset], source_hash())).encode()).hexdigest()[:12]
+    about = hashlib.sha256(repr((way, PRESETS[way.preset], SOURCE)).encode()).hexdigest()[:12]
     kept, story = (MODELS / f"{unit.path.stem}-{about}{ending}" for ending in (".safetensors", ".json"))
     if kept.exists() and story.exists():
         return ep.load(kept).to(device), split, json.loads(story.read_text(encoding="utf-8"))
@@ -419,7 +419,7 @@ def full_rows() -> list[str]:
     lines = []
     for path in sorted(RESULTS.glob("full-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        device = f"{record['environment']['device']}, {record['threads']} CPU threads"
+        device = f"{record['environment']['device']}, {record['environment']['threads']} CPU threads"
         for row in record["rows"]:
             cells = (
                 device,

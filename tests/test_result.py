@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,12 @@ def test_descriptions_say_what_was_run(split: Split) -> None:
     own = describe_model(torch.nn.Linear(2, 1))
     assert (own["name"], own["settings"], own["parameters"]) == ("Linear", {}, 3)
     assert own["fingerprint"] != describe_model(torch.nn.Linear(2, 1))["fingerprint"]
-    assert describe_environment()["edgeproof"] == ep.__version__
+    found = describe_environment()
+    assert found["edgeproof"] == ep.__version__
+    assert found["threads"] == str(torch.get_num_threads())
+    assert found["device"].startswith("cpu (")
+    assert found["device"].endswith(f", {torch.backends.cpu.get_cpu_capability()})")
+    assert re.fullmatch("[0-9a-f]{12}", found["source"])
 
 
 def test_damaged_results_are_refused(result: Result, tmp_path: Path) -> None:

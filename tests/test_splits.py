@@ -206,8 +206,14 @@ def test_strict_splits_are_checked_for_leaks(sbm: Data) -> None:
         ep.splits.by_protocol(sbm, model="GCN", protocol="strikt")
 
 
+def test_protocols_draw_as_many_nodes_as_asked_for(sbm: Data) -> None:
+    for protocol in ("strict", "as_released"):
+        split = ep.splits.by_protocol(sbm, 3, model="GPRGNN", protocol=protocol, per_class=5)
+        assert split.train.nodes.numel() == split.val.nodes.numel() == 5 * int(sbm.y.max() + 1)
+
+
 def test_a_leak_in_a_strict_split_is_an_error(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ep.splits.transductive(sbm, 3)
-    monkeypatch.setattr("edgeproof.splits.inductive", lambda *_: whole)
+    monkeypatch.setattr("edgeproof.splits.inductive", lambda *_, **__: whole)
     with pytest.raises(ep.splits.LeakError):
         ep.splits.by_protocol(sbm, 3, model="GCN")

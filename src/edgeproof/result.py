@@ -10,7 +10,6 @@ import json
 import math
 import platform
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -154,7 +153,7 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
 
 
 def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
-    """Versions and machine."""
+    """Versions, code, machine and threads: with others of them roundings differ, and training takes another course."""
     device = torch.device(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
     return {
@@ -164,16 +163,21 @@ def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
         "torch_geometric": torch_geometric.__version__,
         "platform": platform.platform(),
         "device": f"{device.type} ({name})",
+        "threads": str(torch.get_num_threads()),
+        "source": SOURCE,
     }
 
 
-@lru_cache
-def source_hash() -> str:
+def _source_hash() -> str:
     """A hash of all of the library's code, which a commit changes only if it changes the code."""
     root, digest = Path(__file__).parent, hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+# Of the code as it is imported: it may be edited while a long run goes on.
+SOURCE = _source_hash()
 
 
 def _cpu_name() -> str:

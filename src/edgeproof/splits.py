@@ -8,6 +8,7 @@ graph, test nodes included: a model may then memorise its predictions on the cle
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -146,7 +147,7 @@ def inductive(
     return _build(data, train, unlabeled, val, test, setting="inductive", rule=rule, seed=seed)
 
 
-def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "strict") -> Split:
+def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "strict", per_class: int = 20) -> Split:
     """The inductive split of the paper's experiments, by one of two protocols.
 
     - ``"strict"``: test nodes are in no training or validation graph, which is checked. Figures to draw conclusions from.
@@ -160,6 +161,7 @@ def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "stric
         seed: same seed, same split.
         model: the name of the model that will be trained.
         protocol: which of the two.
+        per_class: labelled nodes of each class, and as many to validate on.
 
     >>> from edgeproof import datasets
     >>> data = datasets.load("csbm")
@@ -172,9 +174,10 @@ def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "stric
     """
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
-    split = inductive(data, seed)
+    drawn = partial(inductive, data, seed, train_per_class=per_class, val_per_class=per_class)
+    split = drawn()
     if protocol == "as_released" and model == "GPRGNN":
-        trained = inductive(data, seed, rule="released_gprgnn_training")
+        trained = drawn(rule="released_gprgnn_training")
         return replace(trained, test=split.test, rule="as_released")
     split.check_unseen()
     return split

@@ -14,6 +14,7 @@ from edgeproof.cli.app import app
 from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
 from edgeproof.experiments.looks import BINS
 from edgeproof.experiments.plan import measures
+from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.render import as_text
 
 
@@ -194,8 +195,11 @@ def test_a_stand_in_is_shown_beside_no_figure_of_the_paper(tmp_path: Path) -> No
             ("main", "karate", "--summary", "--dataset", "karate"),
             r"expected a dataset that is in there \(citeseer\), got",
         ),
+        (("--summary", "--list"), "expected one of --list, --summary at a time"),
+        (("main", "--dry-run", "--show"), "expected one of --dry-run, --show at a time"),
+        (("--page", "page.md", "--figure-page", "figures.md"), "expected one of --page, --figure-page at a time"),
         (("main", "--list"), "expected no names with --list"),
-        (("main", "--page", "page.md"), "expected no names with --list, --page"),
+        (("main", "--page", "page.md"), "expected no names with --page"),
         (("--summary", "--seed", "0"), "expected --summary without --seed"),
         (("karate", "--show", "--format", "csv"), "expected --format with names of tables, got figures alone"),
         (("main", "--dry-run", "--format", "csv"), "expected --format with tables that are shown"),
@@ -375,6 +379,30 @@ def test_the_page_of_figures(store: Store, tmp_path: Path) -> None:
         "curves-citeseer.svg",
     ]
     assert text.count("\n## ") == len(FIGURES)
+
+
+def test_a_graph_that_is_another_one_spoils_its_own_figures_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = next(one for one in find_figure("gamma").measures() if one.recipe.row.attack is None)
+    values = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}
+    store.put(Record(measure.recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"gamma": [0.6, 0.4]}))
+
+    def refuse(self: Recipe) -> None:
+        raise ValueError(f"expected {self.row.dataset} to be the graph that results are of")
+
+    monkeypatch.setattr(Recipe, "data", refuse)
+    page = tmp_path / "drawn.md"
+    run("reproduce", "--figure-page", str(page), "--store", str(store.root))
+    assert "](drawn/curves-citeseer.png)" in page.read_text(encoding="utf-8")
+    assert store.get(measure.identity) is None
+
+
+def test_nothing_comes_between_what_is_for_programs(store: Store, tmp_path: Path) -> None:
+    options = ["--show", "--format", "csv", "--store", str(store.root), "--out", str(tmp_path / "pictures")]
+    result = CliRunner().invoke(app, ["reproduce", "main", "karate", *options], catch_exceptions=False)
+    assert {line.partition(",")[0] for line in result.stdout.splitlines()} == {"table", "tab:results"}
+    assert "fig:karate: nothing to draw yet" in result.stderr
 
 
 def test_fast_figures_say_so(store: Store, tmp_path: Path) -> None:

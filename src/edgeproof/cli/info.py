@@ -16,7 +16,6 @@ def info() -> None:
     table = Table(title="This machine", show_header=False)
     for name, value in describe_environment(device).items():
         table.add_row(name, value)
-    table.add_row("threads", str(torch.get_num_threads()))
     kernels = Table("kernels", "usable", "for", title="Kernel backends, fastest first")
     for backend in BACKENDS:
         reasons = backend.not_supported_reasons([])

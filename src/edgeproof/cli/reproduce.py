@@ -27,7 +27,7 @@ from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import TRAININGS, Selection
 from edgeproof.experiments.render import check_format, export, export_summary, in_terminal, in_terminal_summary, page
-from edgeproof.experiments.work import keep, read_off
+from edgeproof.experiments.work import Product, keep, read_off
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
 
@@ -116,16 +116,15 @@ def reproduce(
     check_known("engine", [engine], ["local", "ray"])
     _check_fits(engine, address=address, cpus=cpus, gpus=gpus, jobs=jobs, device=device, threads=threads)
     only = Selection(dataset or (), model or (), training or (), seed or ())
-    if only != Selection() and (list_all or page_path or figure_page or not (names or summary)):
-        raise ValueError("expected --dataset, --model, --training and --seed with names of tables and figures only")
-    if names and (list_all or page_path or figure_page):
-        raise ValueError(
-            "expected no names with --list, --page and --figure-page, which are about all tables or figures"
-        )
-    if summary and seed:
-        raise ValueError("expected --summary without --seed: means over all seeds are compared")
-    if form is not None and (dry_run or list_all or page_path or figure_page or not (names or summary)):
-        raise ValueError("expected --format with tables that are shown, or with --summary, only")
+    modes = {
+        "--list": list_all,
+        "--summary": summary,
+        "--dry-run": dry_run,
+        "--show": show,
+        "--page": page_path is not None,
+        "--figure-page": figure_page is not None,
+    }
+    _check_mode([name for name, given in modes.items() if given], bool(names), only, form)
     device = str(parse_device(device, there=False))
     if show or summary or page_path or figure_page or store.exists():
         check_store(store)
@@ -189,8 +188,10 @@ def reproduce(
     else:
         for comparison in comparisons:
             print_table(in_terminal(comparison))
+    # What is printed in another form is for programs, and nothing else comes between.
+    told = console if form is None else Console(stderr=True)
     for figure in figures:
-        _draw(figure, kept, fast, out, image or FORMATS, console)
+        _draw(figure, kept, fast, out, image or FORMATS, told)
     if failed is not None:
         raise failed
 
@@ -218,10 +219,7 @@ def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Se
 def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:
     """The page, and in a folder of its name the pictures."""
     check_writable(path)
-    for job in missing(FIGURES, store, fast=fast):
-        # A page can also be drawn where some graphs are not at hand.
-        with suppress(OSError):
-            _without_models([job], store, "edgeproof " + " ".join(sys.argv[1:]))
+    _without_models(missing(FIGURES, store, fast=fast), store, "edgeproof " + " ".join(sys.argv[1:]))
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:
@@ -269,6 +267,29 @@ def _check_fits(
     LocalEngine(jobs, "cpu", threads)
 
 
+def _check_mode(modes: Sequence[str], named: bool, only: Selection, form: str | None) -> None:
+    """Raise for modes that exclude each other, and for what would have no effect in the one that is chosen.
+
+    Args:
+        modes: those that are asked for; with none, what is named is run, and with nothing named, all is listed.
+        named: whether tables or figures are.
+        only: the part of them that is wanted.
+        form: in which they are to be printed.
+    """
+    if len(modes) > 1:
+        raise ValueError(f"expected one of {', '.join(modes)} at a time")
+    mode = modes[0] if modes else ""
+    about_all = mode in ("--list", "--page", "--figure-page")
+    if only != Selection() and (about_all or not (named or mode == "--summary")):
+        raise ValueError("expected --dataset, --model, --training and --seed with names of tables and figures only")
+    if named and about_all:
+        raise ValueError(f"expected no names with {mode}, which is about all tables or figures")
+    if mode == "--summary" and only.seeds:
+        raise ValueError("expected --summary without --seed: means over all seeds are compared")
+    if form is not None and (about_all or mode == "--dry-run" or not (named or mode == "--summary")):
+        raise ValueError("expected --format with tables that are shown, or with --summary, only")
+
+
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:
     command = "edgeproof " + " ".join(sys.argv[1:])
     todo = _without_models(todo, store, command)
@@ -290,7 +311,11 @@ def _without_models(todo: list[Job], store: Store, command: str) -> list[Job]:
     """Do at once what needs no model; what is left of the jobs."""
     left = []
     for job in todo:
-        for product in read_off(job, store, command):
+        found: list[Product] = []
+        # A graph that cannot be had is the failure of this job when it is run, not of all others.
+        with suppress(OSError, ValueError):
+            found += read_off(job, store, command)
+        for product in found:
             keep(product, store)
         rest = tuple(measure for measure in job.measures if store.get(measure.identity) is None)
         left += [Job(job.recipe, rest)] if rest else []

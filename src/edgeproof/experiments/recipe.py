@@ -20,7 +20,7 @@ from edgeproof.splits import PROTOCOLS, Split
 from edgeproof.training import History, TrainConfig, pseudo_labels, train
 
 SEEDS = (0, 1, 5)
-# Which graph a name stands for, by its :func:`graph_fingerprint`: results are of this one. The others have not been at hand.
+# Which graph a name stands for, by its :meth:`Recipe.fingerprint`: results are of this one. The others have not been at hand.
 GRAPHS = {
     "citeseer": "8446fc8370f86226",
     "cora": "d3bb1bea9b2dba9c",
@@ -171,13 +171,24 @@ class Recipe:
             data = datasets.arxiv_stand_in()
         else:
             data = datasets.load(name, largest_component=name != "cora" and not is_large(name))
-        found, expected = graph_fingerprint(data, masks=_has_masks(name)), GRAPHS.get(name)
+        found, expected = self.fingerprint(data), GRAPHS.get(name)
         if expected not in (None, found):
+            path = None if name == STAND_IN else datasets.find(name)
             raise ValueError(
                 f"expected {name} to be the graph that results are of, with the fingerprint {expected}, got {found}: features, "
-                "labels, masks or the order of nodes differ; edgeproof attack takes graphs of your own"
+                "labels, masks or the order of nodes differ"
+                + (
+                    ""
+                    if path is None
+                    else f"; remove {path} to have it downloaded, or give your own graph another name"
+                )
             )
         return data
+
+    def fingerprint(self, data: Data) -> str:
+        """A hash of features, labels, edges, in whatever order these come, and of masks where these are used."""
+        masks = ("train_mask", "val_mask", "test_mask") if _has_masks(self.row.dataset) else ()
+        return fingerprint([data.x, coalesce(data.edge_index), data.y, *(data.get(name) for name in masks)])
 
     def split(self, data: Data) -> Split:
         nodes = self.nodes
@@ -186,7 +197,7 @@ class Recipe:
         if self.row.setting == "transductive":
             count = nodes["per_class"]
             return splits.transductive(data, self.seed, train_per_class=count, val_per_class=count)
-        return splits.by_protocol(data, self.seed, model=self.row.model, protocol=self.protocol)
+        return splits.by_protocol(data, self.seed, model=self.row.model, protocol=self.protocol, **nodes)
 
     def _provided_index(self, data: Data) -> int:
         """Which of the splits that came with the graph: one per seed, where there are several."""
@@ -222,12 +233,6 @@ class Recipe:
             progress=False,
         )
         return model, history
-
-
-def graph_fingerprint(data: Data, *, masks: bool = False) -> str:
-    """A hash of features, labels, edges, in whatever order these come, and of masks if wanted."""
-    names = ("train_mask", "val_mask", "test_mask") if masks else ()
-    return fingerprint([data.x, coalesce(data.edge_index), data.y, *(data.get(name) for name in names)])
 
 
 @lru_cache

@@ -27,7 +27,7 @@ from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.models import GraphModel
-from edgeproof.result import describe_environment, source_hash
+from edgeproof.result import describe_environment
 from edgeproof.splits import Split
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
 
@@ -93,9 +93,10 @@ def trained(
         with _set_up(threads):
             model, history = recipe.train(split, device, file)
     values = {"best_epoch": history.best_epoch, "epochs": len(history.epochs), "stopped": history.stopped}
-    environment = _environment(device)
+    environment = describe_environment(device)
     content, seconds = _to_bytes(model), history.label_seconds + history.seconds
-    notes = {**history.summary(), "resumed": resumed, "model": _digest(content)}
+    graph = recipe.fingerprint(data)
+    notes = {**history.summary(), "resumed": resumed, "model": _digest(content), "graph": graph}
     record = Record(recipe.identity, values, command, environment, round(seconds, 2), notes)
     return Product(record, content, history.epochs)
 
@@ -117,7 +118,7 @@ def measured(
         start = time.perf_counter()
         found = measure.run(_from_bytes(model).to(device), split, votes)
         seconds = round(time.perf_counter() - start, 2)
-    product = _product(measure, found, split, model, command, _environment(device), seconds)
+    product = _product(measure, found, split, model, command, describe_environment(device), seconds)
     # Then the time is not that of all votes.
     notes = {**product.record.notes, "resumed": True} if resumed else product.record.notes
     return Product(replace(product.record, notes=notes))
@@ -144,7 +145,7 @@ def counted(measure: Measure, data: Data, model: bytes, device: str, threads: in
         split = measure.recipe.split(data).to(device)
         start = time.perf_counter()
         votes = measure.vote(_from_bytes(model).to(device), split, share, shares)
-        return Counted(votes, _environment(device), time.perf_counter() - start)
+        return Counted(votes, describe_environment(device), time.perf_counter() - start)
 
 
 def certified(measure: Measure, data: Data, model: bytes, command: str, *shares: Counted) -> Product:
@@ -191,12 +192,7 @@ def read_off(job: Job, store: Store, command: str) -> Iterator[Product]:
         found = filter_of(learned, graph) if measure.kind == "filter" else diffusion_of(learned, graph)
         seconds = round(time.perf_counter() - start, 2)
         notes = {"from": "the coefficients in the record of the training", "training": record.key}
-        yield Product(Record(measure.identity, found, command, _environment("cpu"), seconds, notes))
-
-
-def _environment(device: str) -> dict[str, str]:
-    """Machine, versions, code and threads: with others of them, training does not take the same course."""
-    return {**describe_environment(device), "threads": str(torch.get_num_threads()), "source": source_hash()}
+        yield Product(Record(measure.identity, found, command, describe_environment("cpu"), seconds, notes))
 
 
 @contextmanager

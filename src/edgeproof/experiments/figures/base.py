@@ -168,7 +168,8 @@ class PaperFigure:
         seeds = self.seeds[:1] if fast else self.seeds
         sets = sorted({tuple(sorted(some)) for some in drawn.values() if some}, key=len) or [seeds]
         named = " or ".join(", ".join(map(str, some)) for some in sets)
-        parts = [f"{splits}; {f'{self.content.over} seeds' if len(seeds) > 1 else 'seed'} {named}."]
+        over = f"{self.content.over} seeds" if any(len(some) > 1 for some in sets) else "seed"
+        parts = [f"{splits}; {over} {named}."]
         if there < wanted:
             meant = "" if sets == [seeds] else f"; seeds {', '.join(map(str, seeds))} are wanted"
             parts.append(f"INCOMPLETE: {wanted - there} of {wanted} measurements are missing{meant}.")
