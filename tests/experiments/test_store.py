@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeproof.experiments import Record, Store, StoreWarning
-from edgeproof.experiments.store import SCHEMA, _digest, key_of
+from edgeproof.experiments.store import SCHEMA, digest_of, key_of
 
 
 def record(seed: int = 0, accuracy: float = 0.5) -> Record:
@@ -32,7 +32,7 @@ def damage_file(path: Path, damage: Callable[[str], str]) -> None:
     except (ValueError, TypeError, RecursionError):
         path.write_text(text)
         return
-    digest = _digest({name: value for name, value in changed.items() if name != "schema"})
+    digest = digest_of({name: value for name, value in changed.items() if name != "schema"})
     path.write_text(json.dumps({**changed, "digest": digest}))
 
 

@@ -11,7 +11,7 @@ import torch
 
 import edgeproof as ep
 from edgeproof.certificates import Certificate
-from edgeproof.experiments.store import Record, Store
+from edgeproof.experiments.store import SCHEMA, Record, Store, digest_of
 from edgeproof.report import Outcomes, Row, read, render
 from edgeproof.report.groups import group
 from edgeproof.report.words import warnings
@@ -134,7 +134,12 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         ("[1, 2]", "is no result"),
         ('{"name": "package"}', "is no result: missing"),
         ('{"identity": {}}', "another version"),
-        ('{"identity": {}, "schema": 1}', "is no file of edgeproof train"),
+        ('{"identity": {}, "schema": 1}', "it is stored in another version"),
+        (f'{{"identity": {{}}, "schema": {SCHEMA}}}', "its content has changed"),
+        (
+            json.dumps({"schema": SCHEMA, "digest": digest_of({"identity": {}}), "identity": {}}),
+            "is no file of edgeproof",
+        ),
     ],
 )
 def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -192,9 +197,10 @@ def test_damaged_entries_are_told(tmp_path: Path, where: tuple[Any, ...], value:
 def test_damaged_records_are_told(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     put(Store(tmp_path), "LRBCD", {"accuracy": [[0.1, 0.5]]}, training(), **THREATENED)
     (file,) = tmp_path.glob("*.json")
-    # Its digest would tell of every change first; results from before there were any have none.
-    content = {key: value for key, value in json.loads(file.read_text()).items() if key != "digest"}
-    file.write_text(json.dumps({**content, **changes}))
+    content = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("schema", "digest")}
+    # Its digest would tell of every change first.
+    changed = {**content, **changes}
+    file.write_text(json.dumps({"schema": SCHEMA, "digest": digest_of(changed), **changed}))
     with pytest.raises(ValueError, match=message) as caught:
         read([file])
     assert str(file) in str(caught.value)

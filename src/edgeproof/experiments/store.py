@@ -55,7 +55,7 @@ class Record:
         content = dict(content)
         if content.pop("schema", None) != SCHEMA:
             raise ValueError("it is stored in another version")
-        if content.pop("digest", None) != _digest(content):
+        if content.pop("digest", None) != digest_of(content):
             raise ValueError("its content has changed since it was written")
         return cls(**content)
 
@@ -115,7 +115,7 @@ class Store:
         with replacing(path) as temporary:
             # As it will be read: names of entries that are no text become such.
             content = json.loads(json.dumps(asdict(record)))
-            whole = {"schema": SCHEMA, **content, "digest": _digest(content)}
+            whole = {"schema": SCHEMA, **content, "digest": digest_of(content)}
             temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         return path
 
@@ -163,7 +163,7 @@ def _read(path: Path) -> Record | None:
     return record
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def digest_of(content: Mapping[str, Any]) -> str:
     """A hash of all that a file says."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
