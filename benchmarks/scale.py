@@ -27,6 +27,7 @@ from edgeproof.experiments.plan import Job, training_name
 from edgeproof.experiments.recipe import Recipe, seeds_of
 from edgeproof.experiments.work import known_model
 from edgeproof.splits import Split
+from edgeproof.training import remove_checkpoints
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "scale"
@@ -107,6 +108,8 @@ def measure(unit: Unit, device: str, threads: int) -> str:
         flat=100 * float((1 - margins.tanh().square() < FLAT).double().mean()),
         rows=attacked,
     )
+    # Until now the training could have been gone on with.
+    remove_checkpoints(STORE.checkpoint_path(recipe.identity, device))
     largest = max(row["epsilon"] for row in attacked)
     shown = (f"{one['attack']} {one['loss']} {one['accuracy']:.1f}" for one in attacked if one["epsilon"] == largest)
     return f"{unit.path.stem}, at {largest:g}: {', '.join(shown)}"
@@ -117,7 +120,7 @@ def trained(recipe: Recipe, split: Split, device: str) -> tuple[ep.models.GraphM
     record = STORE.get(recipe.identity)
     if record is not None and known_model(Job(recipe, ()), STORE) is not None:
         return serialization.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
-    model, history = recipe.train(split, device)
+    model, history = recipe.train(split, device, STORE.checkpoint_path(recipe.identity, device))
     return model, history.best_epoch
 
 
