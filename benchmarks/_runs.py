@@ -89,8 +89,8 @@ def accuracies(records: Iterable[dict[str, Any]], wanted: Mapping[str, Any]) -> 
     return [row["accuracy"] for record in records for row in record["rows"] if wanted.items() <= row.items()]
 
 
-def check_chosen(names: Iterable[str], known: Collection[str]) -> None:
+def check_chosen(names: Iterable[str | int], known: Collection[str | int]) -> None:
     """Refuse names of options that there are not."""
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"expected one of {', '.join(known)}, got {name!r}")
+            raise typer.BadParameter(f"expected one of {', '.join(map(str, known))}, got {name!r}")

@@ -128,6 +128,7 @@ def trained(recipe: Recipe, split: Split, device: str) -> tuple[ep.models.GraphM
 def run(
     dataset: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(MODELS)}; repeatable.")] = None,
     training: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(TRAININGS)}; repeatable.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Of these seeds alone; repeatable.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes at once.")] = 1,
     device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes can share one GPU.")] = "cpu",
     threads: Annotated[int, typer.Option(help="CPU threads per process.")] = 2,
@@ -137,10 +138,13 @@ def run(
     on(device)
     check_chosen(dataset or (), MODELS)
     check_chosen(training or (), TRAININGS)
+    check_chosen(seed or (), dict.fromkeys(unit.seed for unit in units()))
     chosen = [
         unit
         for unit in units()
-        if unit.row.dataset in (dataset or MODELS) and training_name(unit.row) in (training or TRAININGS)
+        if unit.row.dataset in (dataset or MODELS)
+        and training_name(unit.row) in (training or TRAININGS)
+        and unit.seed in (seed or [unit.seed])
     ]
     run_missing(chosen, measure, jobs=jobs, device=device, threads=threads, force=force)
 
