@@ -85,7 +85,9 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     recipe = unit.recipe
     split = recipe.split(recipe.data()).to(device)
     graph, nodes = split.test.data, split.test.nodes
-    model, best_epoch = trained(recipe, split, device)
+    # Of its own: the store's is of a training that goes into the store.
+    checkpoint = unit.path.with_suffix(f".{device}.checkpoint")
+    model, best_epoch = trained(recipe, split, device, checkpoint)
     margins = ep.losses.margin(ep.models.predict(model, graph)[nodes], graph.y[nodes]).double()
     attacked = []
     for kind in ATTACKS:
@@ -108,19 +110,18 @@ def measure(unit: Unit, device: str, threads: int) -> str:
         flat=100 * float((1 - margins.tanh().square() < FLAT).double().mean()),
         rows=attacked,
     )
-    # Until now the training could have been gone on with.
-    remove_checkpoints(STORE.checkpoint_path(recipe.identity, device))
+    remove_checkpoints(checkpoint)
     largest = max(row["epsilon"] for row in attacked)
     shown = (f"{one['attack']} {one['loss']} {one['accuracy']:.1f}" for one in attacked if one["epsilon"] == largest)
     return f"{unit.path.stem}, at {largest:g}: {', '.join(shown)}"
 
 
-def trained(recipe: Recipe, split: Split, device: str) -> tuple[ep.models.GraphModel, int]:
+def trained(recipe: Recipe, split: Split, device: str, checkpoint: Path) -> tuple[ep.models.GraphModel, int]:
     """The model that is kept, or else a new one, and the epoch at which it was at its best."""
     record = STORE.get(recipe.identity)
     if record is not None and known_model(Job(recipe, ()), STORE) is not None:
         return serialization.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
-    model, history = recipe.train(split, device, STORE.checkpoint_path(recipe.identity, device))
+    model, history = recipe.train(split, device, checkpoint)
     return model, history.best_epoch
 
 

@@ -22,16 +22,18 @@ def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
         shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
-    shown.caption = f"{caption}{_downloads(missing(everything, store, fast=fast))}"
+    todo: list[Job] = []
     for one in everything:
         needed = measures([one], fast=fast)
         left = missing([one], store, fast=fast)
+        todo += left
         there = len(needed) - sum(len(job.measures) for job in left)
         seconds, known = times.estimate(left)
         hours = f"{seconds / 3600 / engine.processes:.1f}{'' if known == len(left) else ' ?'}" if left else ""
         _, nickname, *number = one.names
         counts = (f"{there} of {len(needed)}", str(len(left)), hours)
         shown.add_row(one.label, "".join(number), nickname, one.about, *counts)
+    shown.caption = f"{caption}{_downloads(todo)}"
     return shown
 
 

@@ -33,8 +33,8 @@ GRAPHS = {
 }
 # Labelled and validation nodes of each class, where they are drawn; fewer where a graph is too small.
 _PER_CLASS, _FEWER_PER_CLASS = 20, {"karate": 1}
-# Has masks of its own, but none of test nodes: as in the paper.
-_TESTED_ON_VAL = "csbm"
+# Come with masks of their own, which the paper uses; the first has none of test nodes, and is tested on its validation nodes.
+_WITH_MASKS = ("csbm", "squirrel")
 # Settings of models that differ from their defaults.
 _MODELS: dict[tuple[str, str], dict[str, Any]] = {
     ("GCN", "csbm"): {"hidden_channels": 32, "dropout": 0.2},
@@ -109,7 +109,7 @@ class Recipe:
         if self.row.setting == "transductive":
             return {"per_class": _FEWER_PER_CLASS.get(self.row.dataset, _PER_CLASS)}
         if _has_masks(self.row.dataset):
-            return {"test_on_val": self.row.dataset == _TESTED_ON_VAL}
+            return {"test_on_val": self.row.dataset == _WITH_MASKS[0]}
         return {"per_class": _PER_CLASS}
 
     @property
@@ -174,14 +174,10 @@ class Recipe:
         found, expected = self.fingerprint(data), GRAPHS.get(name)
         if expected not in (None, found):
             path = None if name == STAND_IN else datasets.find(name)
+            mend = "" if path is None else f"; remove {path} to have it downloaded, or give your own graph another name"
             raise ValueError(
-                f"expected {name} to be the graph that results are of, with the fingerprint {expected}, got {found}: features, "
-                "labels, masks or the order of nodes differ"
-                + (
-                    ""
-                    if path is None
-                    else f"; remove {path} to have it downloaded, or give your own graph another name"
-                )
+                f"expected {name} to be the graph that results are of, with the fingerprint {expected}, got {found}: "
+                f"features, labels, masks or the order of nodes differ{mend}"
             )
         return data
 
@@ -245,7 +241,7 @@ def _all_settings(model: str, changed: tuple[tuple[str, Any], ...]) -> tuple[tup
 
 def _has_masks(dataset: str) -> bool:
     """Whether a graph comes with masks of its own, which the paper uses."""
-    return dataset in (_TESTED_ON_VAL, "squirrel") or is_large(dataset)
+    return dataset in _WITH_MASKS or is_large(dataset)
 
 
 def local_share(dataset: str) -> float:
