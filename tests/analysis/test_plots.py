@@ -118,14 +118,21 @@ def test_diffusion_on_the_karate_club(karate: Data, tmp_path: Path) -> None:
         "pagerank": diffusion(ep.models.APPNP(34, 4), karate),
     }
     figure = diffusion_figure(matrices, karate)
-    assert [axes.get_title() for axes in figure.axes] == [*matrices, ""]
-    assert "T_{uv}" in figure.axes[-1].get_ylabel()
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == [*matrices, ""]
+    strongest = [axes.get_title().split("\n")[1] for axes in figure.axes[:3]]
+    assert strongest == ["strongest pair 0.52", "strongest pair 0.00", "strongest pair 1.00"]
+    assert "T_{uu}" in figure.axes[-1].get_ylabel()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["$T_{uv} > 0$", "$T_{uv} < 0$"]
     drawn = [[lines for lines in axes.collections if isinstance(lines, LineCollection)][1] for axes in figure.axes[:-1]]
     # One line per edge of the graph, none for a model that ignores it, and one per pair that APPNP joins.
     assert [len(lines.get_segments()) for lines in drawn[:3]] == [78, 0, 78]
     assert len(drawn[3].get_segments()) > 78
-    assert max(drawn[0].get_linewidths()) < 6
-    assert max(drawn[2].get_linewidths()) == pytest.approx(6)
+    assert max(drawn[0].get_linewidths()) == max(drawn[2].get_linewidths()) == pytest.approx(4)
+    # The sign has a colour and a kind of line.
+    (positive,), (negative,) = ({tuple(colour) for colour in drawn[one].get_colors()} for one in (0, 2))
+    assert positive != negative
+    dashed = [{offset_and_dashes[1] is not None for offset_and_dashes in drawn[one].get_linestyles()} for one in (0, 2)]
+    assert dashed == [{False}, {True}]
     plot_diffusion(matrices, karate, tmp_path / "karate.png")
     assert imread(tmp_path / "karate.png")[..., :3].std() > 0.02
 

@@ -40,7 +40,8 @@ def test_tables_are_listed(store: Store) -> None:
     assert "tab:app_smooth_cora_ml" in shown
     assert "57 of 228" in shown
     assert "fig:karate" in shown
-    assert "hours here" in shown
+    assert "hours left" in shown
+    assert "hours in all" in shown
     # No graph is on this machine but those that are generated or come with PyG.
     assert "to be downloaded first: citeseer, cora_ml, cora, pubmed, squirrel, wikics, ogbn-arxiv" in shown
 

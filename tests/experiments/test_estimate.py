@@ -74,6 +74,8 @@ def test_a_model_that_is_kept_is_not_trained_again(store: Store) -> None:
     path.parent.mkdir()
     ep.save(ep.models.GCN(3, 2), path)
     assert expected(store, GCN, "LRBCD") == (3.0, 1)
+    job = Job(GCN, (Measure(GCN, "LRBCD"),))
+    assert Times(store, "cpu").estimate([job], anew=True) == (13.0, 1)
     path.write_bytes(b"broken")
     with pytest.warns(StoreWarning, match="it is trained anew"):
         assert expected(store, GCN, "LRBCD") == (13.0, 1)

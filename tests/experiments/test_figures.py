@@ -200,7 +200,7 @@ def test_the_karate_club_is_run_logged_and_drawn_for_real(store: Store, tmp_path
     assert missing([figure], store, fast=True) == [jobs[1], jobs[3]]
     drawing = figure.draw(store, fast=True)
     assert drawing.figure is not None
-    titles = [axes.get_title() for axes in drawing.figure.axes]
+    titles = [axes.get_title().split("\n")[0] for axes in drawing.figure.axes]
     assert titles[:3] == ["normalised adjacency", "regular", "LR-BCD-trained"]
     folders = sorted((tmp_path / "logs").iterdir())
     assert len(folders) == 2

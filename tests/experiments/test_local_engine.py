@@ -21,11 +21,11 @@ from edgeproof.certificates.electorate import Electorate
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
-from edgeproof.experiments.engines.base import raise_if_failed
+from edgeproof.experiments.engines.base import raise_if_failed, unusable_graphs
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
-from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.store import StoreWarning
+from edgeproof.experiments.recipe import GRAPHS, Recipe
+from edgeproof.experiments.store import Record, StoreWarning
 from edgeproof.experiments.work import keep, known_model, trained, work
 from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.stage import Stage
@@ -331,3 +331,39 @@ def test_failures_of_one_reason_are_told_once() -> None:
     reason = f"4 of 5 jobs failed: {jobs[0].name} and 2 more: no such graph; {jobs[3].name}: no memory"
     with pytest.raises(JobFailedError, match=f"^{re.escape(reason)}$"):
         raise_if_failed(failed, 5)
+
+
+def test_a_graph_that_cannot_be_had_is_asked_for_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, reports = [], list[Report]()
+
+    def refuse(self: Recipe) -> None:
+        asked.append(self.row.dataset)
+        raise ConnectionError("could not download wikics")
+
+    monkeypatch.setattr(Recipe, "data", refuse)
+    recipes = [Recipe(Row("inductive", "wikics", "GCN", False, None, None), seed) for seed in (0, 1, 5)]
+    jobs = [Job(one, (Measure(one, "clean"),)) for one in recipes]
+    with pytest.raises(
+        JobFailedError, match=r"3 of 3 jobs failed: .*, seed 0 and 2 more: ConnectionError: could not down"
+    ):
+        LocalEngine(processes=1).run(jobs, store, "a test", reports.append)
+    assert asked == ["wikics"]
+    assert [one.job for one in reports] == jobs
+
+
+def test_results_of_two_graphs_of_one_name_are_not_mixed(
+    small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with a graph that has not been at hand when the fingerprints were written down.
+    monkeypatch.delitem(GRAPHS, "csbm")
+    jobs = missing([small], store, fast=True)
+    assert unusable_graphs(jobs, store) == {}
+    recipe = jobs[0].recipe
+    values, own = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}, recipe.fingerprint(recipe.data())
+    for graph, refused in ((own, []), ("another", ["csbm"])):
+        store.put(Record(recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"graph": graph}))
+        assert list(unusable_graphs(jobs, store)) == refused
+    with pytest.raises(
+        JobFailedError, match=f"the fingerprint another, got {own}; keep results of this one in another store"
+    ):
+        LocalEngine(processes=1).run(jobs, store, "a test", lambda report: None)

@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_NODES = 200
-# Pairs below this share of the largest entry would be lines too faint to see.
-_FAINT = 0.02
+# Pairs below this share of the panel's strongest would hide the others.
+_FAINT = 0.1
+_POSITIVE, _NEGATIVE = "#b35806", "#542788"
 
 
 def diffusion_figure(matrices: Mapping[str, Tensor], data: Data) -> Figure:
     r"""Total diffusion matrices as graphs, side by side, as the paper draws them on the Karate club.
 
-    Width and colour of the line between :math:`u` and :math:`v` show :math:`T_{uv}`, the colour of node :math:`u` shows
-    :math:`T_{uu}`; negative entries are dashed. Each matrix is divided by the size of its largest entry, for only proportions
-    mean something. The graph's own edges are thin and grey; nodes of different classes have different shapes.
+    The width of the line between :math:`u` and :math:`v` shows the size of :math:`T_{uv}`, beside that of the panel's strongest
+    pair; its colour shows the sign, and negative entries are dashed. The colour of node :math:`u` shows :math:`T_{uu}`. Each
+    matrix is divided by the size of its largest entry, for only proportions mean something, and titles say what the strongest
+    pair then comes to. The graph's own edges are thin and grey; nodes of different classes have different shapes.
 
     Args:
         matrices: by title, whole matrices from :func:`diffusion`.
@@ -50,6 +52,7 @@ def diffusion_figure(matrices: Mapping[str, Tensor], data: Data) -> Figure:
             )
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
+    from matplotlib.lines import Line2D
 
     colours = ScalarMappable(Normalize(-1, 1), "PuOr_r")
     place = layout(data)
@@ -61,9 +64,13 @@ def diffusion_figure(matrices: Mapping[str, Tensor], data: Data) -> Figure:
     for axes in panels:
         axes.set_axis_off()
     for axes, (title, matrix) in zip(panels, matrices.items(), strict=False):
-        axes.set_title(title, fontsize="medium")
-        _draw(axes, (matrix / matrix.abs().max()).cpu(), place, data, colours)
-    figure.colorbar(colours, ax=panels, label="$T_{uv}$ (nodes: $T_{uu}$), largest 1")
+        scaled = (matrix / matrix.abs().max()).cpu()
+        strongest = float(scaled.triu(1).abs().max())
+        axes.set_title(f"{title}\nstrongest pair {strongest:.2f}", fontsize="medium")
+        _draw(axes, scaled, strongest, place, data, colours)
+    figure.colorbar(colours, ax=panels, label="nodes: $T_{uu}$, largest entry 1")
+    lines = [Line2D([], [], color=_POSITIVE), Line2D([], [], color=_NEGATIVE, linestyle="--")]
+    figure.legend(lines, ["$T_{uv} > 0$", "$T_{uv} < 0$"], loc="outside lower right", ncols=2, frameon=False)
     return figure
 
 
@@ -106,7 +113,7 @@ def layout(data: Data, *, steps: int = 200) -> Tensor:
     return place
 
 
-def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: ScalarMappable) -> None:
+def _draw(axes: Axes, matrix: Tensor, strongest: float, place: Tensor, data: Data, colours: ScalarMappable) -> None:
     from matplotlib.collections import LineCollection
 
     axes.set_aspect("equal")
@@ -114,7 +121,8 @@ def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: Scalar
     axes.add_collection(LineCollection(own, linewidths=0.4, colors="0.8", zorder=0))
     one, two = torch.triu_indices(matrix.size(0), matrix.size(0), offset=1)
     entry = matrix[one, two]
-    size = entry.abs()
+    # Without any pair all are 0.
+    size = entry.abs() / (strongest or 1.0)
     # The strongest come last, on top.
     order = size.argsort()
     order = order[size[order] > _FAINT]
@@ -122,8 +130,9 @@ def _draw(axes: Axes, matrix: Tensor, place: Tensor, data: Data, colours: Scalar
     axes.add_collection(
         LineCollection(
             list(torch.stack([place[one], place[two]], dim=1).numpy()),
-            linewidths=(6 * size).tolist(),
-            colors=colours.to_rgba(entry.numpy()),
+            linewidths=(4 * size).tolist(),
+            colors=[_POSITIVE if value > 0 else _NEGATIVE for value in entry.tolist()],
+            alpha=0.7,
             linestyles=["-" if value > 0 else "--" for value in entry.tolist()],
             zorder=1,
         )

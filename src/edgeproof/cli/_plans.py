@@ -6,19 +6,28 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table as RichTable
 
-from edgeproof import datasets
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
 from edgeproof.experiments.engines import LocalEngine
 from edgeproof.experiments.estimate import Times
-from edgeproof.experiments.paper import STAND_IN
-from edgeproof.experiments.plan import measures
+from edgeproof.experiments.plan import jobs, measures
+from edgeproof.experiments.recipe import at_hand
 
 
 def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
     """All tables and figures: what is done of them, what is missing, how long it would take."""
-    caption = "? where nothing like it has been timed on such a device: partly guessed"
+    where = f"hours on {engine.device}, several jobs at once: {engine.processes}"
+    caption = f"{where}; ? where nothing like it has been timed there: partly guessed"
     shown = RichTable(title="tables and figures" + (", fast" if fast else ""))
-    for title in ("label", "number", "nickname", "about", "measured", "trainings missing", "hours here"):
+    for title in (
+        "label",
+        "number",
+        "nickname",
+        "about",
+        "measured",
+        "trainings missing",
+        "hours left",
+        "hours in all",
+    ):
         shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
@@ -28,10 +37,13 @@ def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
         left = missing([one], store, fast=fast)
         todo += left
         there = len(needed) - sum(len(job.measures) for job in left)
-        seconds, known = times.estimate(left)
-        hours = f"{seconds / 3600 / engine.processes:.1f}{'' if known == len(left) else ' ?'}" if left else ""
+        every = jobs(needed)
+        hours = (
+            f"{seconds / 3600 / engine.processes:.1f}{'' if known == len(some) else ' ?'}"
+            for some, (seconds, known) in ((left, times.estimate(left)), (every, times.estimate(every, anew=True)))
+        )
         _, nickname, *number = one.names
-        counts = (f"{there} of {len(needed)}", str(len(left)), hours)
+        counts = (f"{there} of {len(needed)}", str(len(left)), *hours)
         shown.add_row(one.label, "".join(number), nickname, one.about, *counts)
     shown.caption = f"{caption}{_downloads(todo)}"
     return shown
@@ -49,7 +61,7 @@ def planned(todo: Sequence[Job], store: Store, device: str, processes: int | Non
     """
     seconds, known = Times(store, device).estimate(todo)
     how = "one after the other" if processes in (None, 1) else f"with {processes} processes"
-    hours = f"about {seconds / 3600 / (processes or 1):.1f} h {how}"
+    hours = f"about {seconds / 3600 / (processes or 1):.2g} h {how}"
     basis = f"{known} of {len(todo)} from times of such work on such a device" if todo else "nothing to do"
     shown = RichTable(title=f"{len(todo)} jobs{', fast' if fast else ''}, {hours} ({basis}{_downloads(todo)})")
     shown.add_column("training")
@@ -61,6 +73,5 @@ def planned(todo: Sequence[Job], store: Store, device: str, processes: int | Non
 
 def _downloads(jobs: Iterable[Job]) -> str:
     """Which graphs of these are not on this machine, and would have to be fetched first."""
-    graphs = dict.fromkeys(job.recipe.row.dataset for job in jobs)
-    absent = [name for name in graphs if name != STAND_IN and not datasets.at_hand(name)]
+    absent = [name for name in dict.fromkeys(job.recipe.row.dataset for job in jobs) if not at_hand(name)]
     return f"; to be downloaded first: {', '.join(absent)}" if absent else ""

@@ -51,12 +51,16 @@ class Times:
                 for known in range(_COMMON, len(likeness) + 1):
                     self._took[likeness[:known]].append(record.seconds)
 
-    def estimate(self, jobs: Iterable[Job]) -> tuple[float, int]:
-        """Seconds of work, one job after the other; and for how many jobs all of that is from such work on such a device."""
+    def estimate(self, jobs: Iterable[Job], *, anew: bool = False) -> tuple[float, int]:
+        """Seconds of work, one job after the other; and for how many jobs all of that is from such work on such a device.
+
+        Args:
+            jobs: what would be done.
+            anew: whether models that are kept would be trained again.
+        """
         total, known = 0.0, 0
         for job in jobs:
-            # A model that is kept is not trained again.
-            there = known_model(job, self._store) is not None
+            there = not anew and known_model(job, self._store) is not None
             parts: list[Recipe | Measure] = [*([] if there else [job.recipe]), *job.measures]
             likenesses = [_likeness(part.identity) for part in parts]
             total += sum(map(self._expected, likenesses))

@@ -103,11 +103,15 @@ class Experiment(Protocol):
 
 def missing(experiments: Sequence[Experiment], store: Store, *, fast: bool = False) -> list[Job]:
     """Everything that these tables and figures need and the store has not, each thing once, in their order."""
-    wanted: dict[Recipe, dict[Measure, None]] = {}
-    for measure in measures(experiments, fast=fast):
-        if store.get(measure.identity) is None:
-            wanted.setdefault(measure.recipe, {})[measure] = None
-    return [Job(recipe, tuple(found)) for recipe, found in wanted.items()]
+    return jobs(measure for measure in measures(experiments, fast=fast) if store.get(measure.identity) is None)
+
+
+def jobs(wanted: Iterable[Measure]) -> list[Job]:
+    """One job for every model that these are measurements of, in their order."""
+    by_recipe: dict[Recipe, list[Measure]] = {}
+    for measure in wanted:
+        by_recipe.setdefault(measure.recipe, []).append(measure)
+    return [Job(recipe, tuple(found)) for recipe, found in by_recipe.items()]
 
 
 def measures(experiments: Iterable[Experiment], *, fast: bool = False) -> list[Measure]:

@@ -244,6 +244,11 @@ def _has_masks(dataset: str) -> bool:
     return dataset in _WITH_MASKS or is_large(dataset)
 
 
+def at_hand(dataset: str) -> bool:
+    """Whether the graph can be had without a download."""
+    return dataset == STAND_IN or datasets.at_hand(dataset)
+
+
 def local_share(dataset: str) -> float:
     """Budget at each node as a share of its degree, where there are local budgets."""
     return 0.25 if is_large(dataset) else 0.5

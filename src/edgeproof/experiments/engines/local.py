@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,9 +16,9 @@ from threading import Thread
 
 import torch
 
-from edgeproof.experiments.engines.base import Report, raise_if_failed
+from edgeproof.experiments.engines.base import Report, raise_if_failed, unusable_graphs
 from edgeproof.experiments.plan import Job
-from edgeproof.experiments.store import Store
+from edgeproof.experiments.store import Store, StoreWarning
 from edgeproof.experiments.work import keep, known_model, work
 
 # Attempts at a job whose process was killed, by the user or for want of memory.
@@ -57,12 +58,16 @@ class LocalEngine:
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
         """See :class:`~edgeproof.experiments.engines.Engine`."""
-        waiting, attempts, failures = list(jobs), dict.fromkeys(jobs, 0), list[Report]()
+        attempts, failures = dict.fromkeys(jobs, 0), list[Report]()
 
         def note(one: Report) -> None:
             failures.extend([] if one.failure is None else [one])
             report(one)
 
+        unusable = unusable_graphs(jobs, store)
+        waiting = [job for job in jobs if job.recipe.row.dataset not in unusable]
+        for job in (job for job in jobs if job not in waiting):
+            note(Report(job, _told(unusable[job.recipe.row.dataset])))
         while waiting:
             # One dead process takes the pool with it. What was under way is begun again, but not forever; the last attempt is
             # made alone, so that no job answers for another.
@@ -99,7 +104,7 @@ class LocalEngine:
                     if isinstance(outcome, BrokenProcessPool):
                         left[job] = marks[job].exists()
                     else:
-                        note(Report(job, None if outcome is None else f"{type(outcome).__name__}: {outcome}"))
+                        note(Report(job, None if outcome is None else _told(outcome)))
             except BaseException:
                 # Workers in the middle of something are not waited for: what they had found is in the store. A pool that is
                 # shut down no longer knows them.
@@ -129,10 +134,17 @@ def _work_into(job: Job, mark: Path, root: Path, device: str, threads: int, comm
     """Do a job; the mark says that it has been begun."""
     mark.touch()
     store = Store(root)
-    # What an earlier attempt found need not be found again.
-    left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
+    with warnings.catch_warnings():
+        # Who planned the jobs has told what is damaged.
+        warnings.simplefilter("ignore", StoreWarning)
+        # What an earlier attempt found need not be found again.
+        left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
     for product in work(left, known_model(job, store), device, threads, command, store):
         keep(product, store, log_dir)
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _bearable(device: str) -> int:

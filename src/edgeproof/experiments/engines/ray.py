@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeproof.experiments.engines.base import EngineWarning, Report, raise_if_failed
+from edgeproof.experiments.engines.base import EngineWarning, Report, raise_if_failed, unusable_graphs
 from edgeproof.experiments.plan import Job
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.work import Product, certified, counted, keep, known_model, measured, trained
@@ -114,17 +114,24 @@ class _Run:
         self.shares: list[Any] = []
         self.left = {job: len(job.measures) for job in jobs}
         self.failures: list[Report] = []
+        # Sent to the cluster once.
         self.graphs: dict[str, Any] = {}
 
     def all(self) -> None:
         """Start everything, and take what comes back until nothing is left."""
+        unusable = unusable_graphs(self.jobs, self.store)
         for job in self.jobs:
-            try:
-                graph = self._graph(job)
-            except (OSError, ValueError, ImportError) as error:
-                # Not there and not to be had: what needs other graphs goes on.
-                self._fail(job, error)
+            # What needs other graphs goes on.
+            name = job.recipe.row.dataset
+            if name not in unusable and name not in self.graphs:
+                try:
+                    self.graphs[name] = self.ray.put(job.recipe.data())
+                except (OSError, ValueError, ImportError) as error:
+                    unusable[name] = error
+            if name in unusable:
+                self._fail(job, unusable[name])
                 continue
+            graph = self.graphs[name]
             model = known_model(job, self.store)
             if model is None:
                 self.waiting[self.train.remote(job.recipe, graph, *self.place, self.command)] = (job, True)
@@ -155,7 +162,7 @@ class _Run:
         if not missing:
             self.report(Report(job))
         for measure in missing:
-            about = (measure, self._graph(job), reference)
+            about = (measure, self.graphs[job.recipe.row.dataset], reference)
             if measure.shares == 1:
                 task = self.measure.remote(*about, *self.place, self.command)
             else:
@@ -171,10 +178,3 @@ class _Run:
             reason = str(error).strip().splitlines()[-1]
             self.failures.append(Report(job, reason))
             self.report(self.failures[-1])
-
-    def _graph(self, job: Job) -> Any:
-        """The job's graph, sent to the cluster once."""
-        name = job.recipe.row.dataset
-        if name not in self.graphs:
-            self.graphs[name] = self.ray.put(job.recipe.data())
-        return self.graphs[name]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Percent: what varies by less is drawn on an axis from 0.
-_FLAT = 15.0
+# Percentage points: what varies by less than the one is drawn on an axis of the other.
+_FLAT, _WINDOW = 15.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Curves:
         low, high = grid[0, 0].get_ylim()
         if high - low < _FLAT:
             # A loss of a few points is not to look like a collapse.
-            grid[0, 0].set_ylim(0, 100)
+            middle = (low + high) / 2
+            grid[0, 0].set_ylim(max(0.0, middle - _WINDOW / 2), min(100.0, middle + _WINDOW / 2))
         for axes in grid[:, 0]:
             axes.set_ylabel("test accuracy, %")
         order = [name for name in names if name in shown]
@@ -103,11 +104,12 @@ def _draw(axes: Axes, curve: Curve, number: int, found: Found) -> Any:
     if curve.kind == "clean":
         return axes.axhline(attacked[0.0].mean, color=colour, linestyle=line)
     at = points(found, curve.row, "clean") | attacked
+    # A single seed says nothing about its error.
+    errors = [at[epsilon].error if len(at[epsilon].values) > 1 else math.nan for epsilon in sorted(at)]
     return axes.errorbar(
         [100 * epsilon for epsilon in sorted(at)],
         [at[epsilon].mean for epsilon in sorted(at)],
-        # A single seed says nothing about its error.
-        yerr=[at[epsilon].error if len(at[epsilon].values) > 1 else math.nan for epsilon in sorted(at)],
+        yerr=None if all(map(math.isnan, errors)) else errors,
         color=colour,
         linestyle=line,
         marker=MARKERS[number % len(MARKERS)],
