@@ -57,25 +57,29 @@ def weights_of(record: Record) -> str:
 
 
 def of_several_models(store: Store, *, fast: bool = False) -> dict[Origin, list[list[str]]]:
-    """Trainings whose results are of more than one model, because it was not kept and had to be trained again.
+    """Trainings whose results are, or may be, of more than one model, because it was not kept and had to be trained again.
 
     Args:
         store: where the results are.
         fast: whether to look at those of the smaller version, or at the others.
 
     Returns:
-        For each of them, what was measured of one model, of the next, and so on.
+        For each of them, what was measured of one model, of the next, and so on; and last, with a question mark, of which it
+        was not noted.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     origins = {}
     for record in store.records():
-        if record.identity["kind"] != "training" and weights_of(record):
-            training = record.identity["training"]
-            key = key_of(training)
+        # What was read off the record of a training is of that training's model.
+        if record.identity["kind"] != "training" and "training" not in record.notes:
+            training, kind = record.identity["training"], record.identity["kind"]
+            key, weights = key_of(training), weights_of(record)
             origins[key] = Origin.of(training)
-            found[key][weights_of(record)].append(record.identity["kind"])
+            found[key][weights].append(kind if weights else f"{kind} (?)")
     several = {
-        origins[key]: sorted(map(sorted, models.values()))
+        origins[key]: [
+            sorted(kinds) for _, kinds in sorted(models.items(), key=lambda item: (not item[0], sorted(item[1])))
+        ]
         for key, models in found.items()
         if len(models) > 1 and origins[key].fast == fast
     }
