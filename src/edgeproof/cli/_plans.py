@@ -73,5 +73,5 @@ def planned(todo: Sequence[Job], store: Store, device: str, processes: int | Non
 
 def _downloads(jobs: Iterable[Job]) -> str:
     """Which graphs of these are not on this machine, and would have to be fetched first."""
-    absent = [name for name in dict.fromkeys(job.recipe.row.dataset for job in jobs) if not at_hand(name)]
+    absent = [name for name in dict.fromkeys(job.row.dataset for job in jobs) if not at_hand(name)]
     return f"; to be downloaded first: {', '.join(absent)}" if absent else ""

@@ -59,7 +59,7 @@ def unusable_graphs(jobs: Sequence[Job], store: Store) -> dict[str, Exception]:
         jobs: what is to be done.
         store: where results of the same graphs may be.
     """
-    recipes = {job.recipe.row.dataset: job.recipe for job in jobs}
+    recipes = {job.row.dataset: job.recipe for job in jobs}
     unusable: dict[str, Exception] = {}
     for name, recipe in recipes.items():
         if name in GRAPHS and at_hand(name):

@@ -65,9 +65,9 @@ class LocalEngine:
             report(one)
 
         unusable = unusable_graphs(jobs, store)
-        waiting = [job for job in jobs if job.recipe.row.dataset not in unusable]
-        for job in (job for job in jobs if job not in waiting):
-            note(Report(job, _told(unusable[job.recipe.row.dataset])))
+        waiting = [job for job in jobs if job.row.dataset not in unusable]
+        for job in (job for job in jobs if job.row.dataset in unusable):
+            note(Report(job, _told(unusable[job.row.dataset])))
         while waiting:
             # One dead process takes the pool with it. What was under way is begun again, but not forever; the last attempt is
             # made alone, so that no job answers for another.

@@ -122,7 +122,7 @@ class _Run:
         unusable = unusable_graphs(self.jobs, self.store)
         for job in self.jobs:
             # What needs other graphs goes on.
-            name = job.recipe.row.dataset
+            name = job.row.dataset
             if name not in unusable and name not in self.graphs:
                 try:
                     self.graphs[name] = self.ray.put(job.recipe.data())
@@ -162,7 +162,7 @@ class _Run:
         if not missing:
             self.report(Report(job))
         for measure in missing:
-            about = (measure, self.graphs[job.recipe.row.dataset], reference)
+            about = (measure, self.graphs[job.row.dataset], reference)
             if measure.shares == 1:
                 task = self.measure.remote(*about, *self.place, self.command)
             else:
