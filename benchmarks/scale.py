@@ -172,14 +172,10 @@ were seen](what-reproduces.md). Made by `python benchmarks/scale.py render`.
 ## The same training, done again
 
 Where a model was not kept, it was trained again: with the same settings, but by later code, on another machine or with another
-number of threads. Whatever changes a last bit, or on a GPU the random numbers, may send a training another way. Clean, and
-attacked with the tanh margin, the models above differ from those of our tables by up to
+number of threads. [Whatever changes a last bit](last-bits.md), or on a GPU the random numbers, may send a training another way.
+Clean, and attacked with the tanh margin, the models above differ from those of our tables by up to
 
 {apart}
-
-In the case of regular GPRGNN on Citeseer, split 5, it is the first coefficients, which commit 2aa1c74 changed by 1.5e-8 or
-less: with those of before, today's code, too, has its best epoch at 162 of 363, with today's at 32 of 233 (tried by hand; no
-record is kept of it).
 
 ## How these were made
 
@@ -218,11 +214,11 @@ def page() -> str:
             found = [summary(accuracies(records, {**wanted, "loss": loss})) for loss in LOSSES]
             lines.append(f"| {' | '.join([*cells, paper(row, attack, epsilon), *found])} |")
     return PAGE_TEXT.format(
-        flat=FLAT, table="\n".join(lines), apart="\n".join(differences()), commands=commands_of(everything)
+        flat=FLAT, table="\n".join(lines), apart="\n".join(largest_differences()), commands=commands_of(everything)
     )
 
 
-def gaps() -> Iterator[tuple[str, int, float]]:
+def differences() -> Iterator[tuple[str, int, float]]:
     """A cell of our tables, a seed, and by how much the accuracy with the tanh margin is above that in the store."""
     for unit in (unit for unit in units() if unit.path.exists()):
         record = read(unit)
@@ -238,10 +234,10 @@ def gaps() -> Iterator[tuple[str, int, float]]:
                     yield cell, unit.seed, ours[kind, epsilon] - 100 * accuracy
 
 
-def differences() -> list[str]:
-    """The largest of the gaps, in size, on one split and in the mean over all seeds."""
+def largest_differences() -> list[str]:
+    """The largest differences, in size, on one split and in the mean over all seeds."""
     by_cell: dict[str, dict[int, float]] = {}
-    for cell, seed, gap in gaps():
+    for cell, seed, gap in differences():
         by_cell.setdefault(cell, {})[seed] = gap
     single = [(abs(gap), f"{cell}, split {seed}") for cell, found in by_cell.items() for seed, gap in found.items()]
     means = [(abs(fmean(found.values())), cell) for cell, found in by_cell.items() if len(found) == len(SEEDS)]
