@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 import typer
 
+from edgeproof.evaluation.result import describe_environment
 from edgeproof.experiments.engines.local import end_with_parent
-from edgeproof.result import describe_environment
 
 
 class Unit(Protocol):

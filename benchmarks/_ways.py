@@ -40,7 +40,7 @@ class Way:
     preset: str = "paper"
 
 
-_JOINT: Any = {"warmup_apart": False}
+_JOINT: Any = {"separate_warmup": False}
 _LABELS: Any = {"label_models": 5, "label_weight_decay": 1e-3}
 _PAGERANK = {"init": "ppr", "alpha": 0.9, "dropout": 0.5}
 _LABELLER = {"init": "ppr", "alpha": 0.1, "dropout": 0.8}

@@ -38,7 +38,7 @@ from edgeproof.attacks import Block, project_global, resample, sample_block
 from edgeproof.attacks.ascent import ascend
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.attacks.trace import AttackTrace, ignore
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
@@ -107,8 +107,8 @@ class Ours:
     def run(self, count: int) -> None:
         """So many steps as an attack makes them: on a small graph on a GPU, recorded."""
         steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, size=self.block_size)
-        watch, budget = Watch(self.target.device, ignore), ep.Budget(self.budget)
-        self.block = ascend(self.target, self.block, budget, steps, generator=self.generator, watch=watch)
+        trace, budget = AttackTrace(self.target.device, ignore), ep.Budget(self.budget)
+        self.block = ascend(self.target, self.block, budget, steps, generator=self.generator, trace=trace)
 
     def step(self, clock: Callable[[str], None]) -> None:
         """One step, in its parts."""

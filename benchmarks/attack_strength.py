@@ -31,8 +31,8 @@ from torch_geometric.contrib.nn import PRBCDAttack
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.attacks import LRBCD, PRBCD, GivenFlips
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.attacks import LRBCD, PRBCD, FixedFlips
+from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "attack_strength"
@@ -98,7 +98,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     budgets = ep.Budget.from_epsilons(graph, nodes, EPSILONS, local=local)
     if local is None:
         for epsilon, budget in zip(EPSILONS, budgets, strict=True):
-            given = GivenFlips(flips=attack_as_pyg(model, graph, nodes, budget, unit.seed), origin=PEER)
+            given = FixedFlips(flips=attack_as_pyg(model, graph, nodes, budget, unit.seed), origin=PEER)
             scores.append(Score("test", PEER, epsilon, given(model, graph, nodes, budget).accuracy))
     result = Result(
         command=f"python benchmarks/attack_strength.py run --device {device}",

@@ -22,7 +22,7 @@ from _runs import run_missing
 
 import edgeproof as ep
 from edgeproof.evaluation import clean_accuracy, clean_scores
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "clean_accuracy"

@@ -27,9 +27,9 @@ from torch import Tensor
 import edgeproof as ep
 from edgeproof.attacks import sample_block
 from edgeproof.attacks.projections import boxes
+from edgeproof.kernels import reference
+from edgeproof.kernels.dispatch import BACKENDS, Backend
 from edgeproof.propagation import Adjacency
-from edgeproof.propagation.kernels import reference
-from edgeproof.propagation.kernels.dispatch import BACKENDS, Backend
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "benchmarks"
@@ -116,9 +116,9 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
         return key[reference.pair_scores(b, h, node, key // n, key % n) > threshold]
 
     yield Case("pairs_above", f"{name}, {n * (n - 1) // 2:,} pairs, {10 * channels} channels", found_above)
-    yield Case("narrow", of_block, lambda to: to.narrow(values, thresholds, limit))
+    yield Case("bracket_threshold", of_block, lambda to: to.bracket_threshold(values, thresholds, limit))
     ends = torch.tensor([[0.5, 0.6], [1.1 * flips, 0.9 * flips]], dtype=torch.float64, device=device)
-    yield Case("lowered", of_block, lambda to: to.lowered(values, ends, limit, values.amax(), 1024.0))
+    yield Case("apply_threshold", of_block, lambda to: to.apply_threshold(values, ends, limit, values.amax(), 1024.0))
     few, many = block.number[::100] + 1, block.number
     yield Case("merge", f"{name}, {few.numel():,} numbers into {many.numel():,}", lambda to: to.merge(few, many))
     weight = torch.rand(n, 64, device=device, generator=generator)

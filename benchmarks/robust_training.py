@@ -31,7 +31,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, GreedyRBCD
-from edgeproof.result import SOURCE, Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.evaluation.result import SOURCE, Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.training import PRESETS
 from edgeproof.training.config import TrainSettings
 

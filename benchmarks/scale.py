@@ -21,13 +21,13 @@ import typer
 from _runs import accuracies, check_chosen, commands_of, on, run_missing, summary, write_record
 
 import edgeproof as ep
-from edgeproof import serialization
 from edgeproof.experiments import Store, find
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Column, Row
 from edgeproof.experiments.plan import Job, training_name
 from edgeproof.experiments.recipe import SEEDS, Recipe, seeds_of
 from edgeproof.experiments.work import known_model
+from edgeproof.models import io as model_io
 from edgeproof.splits import Split
 from edgeproof.training import remove_checkpoints
 
@@ -122,7 +122,7 @@ def trained(recipe: Recipe, split: Split, device: str, checkpoint: Path) -> tupl
     """The model that is kept, or else a new one, and the epoch at which it was at its best."""
     record = STORE.get(recipe.identity)
     if record is not None and known_model(Job(recipe, ()), STORE) is not None:
-        return serialization.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
+        return model_io.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
     model, history = recipe.train(split, device, checkpoint)
     return model, history.best_epoch
 

@@ -25,6 +25,7 @@ from torch import nn
 
 import edgeproof as ep
 from edgeproof.attacks import DICE, PRBCD, GreedyRBCD
+from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.experiments import Store
 from edgeproof.experiments.compare import compare
 from edgeproof.experiments.figures import find_figure
@@ -33,7 +34,6 @@ from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.tables import find
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.training import Memorizing
 
 HERE = Path(__file__).resolve().parent

@@ -11,12 +11,12 @@ from statistics import mean
 import pytest
 
 import edgeproof as ep
+from edgeproof.evaluation.result import Result
 from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
-from edgeproof.result import Result
 from edgeproof.training.presets import PRESETS
 from edgeproof.training.self_training import kind
 

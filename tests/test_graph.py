@@ -7,7 +7,8 @@ import torch
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.graph import check_nodes, num_edges
+from edgeproof._checks import check_nodes
+from edgeproof.graph import num_edges
 from edgeproof.propagation import EdgeGradientEngine
 
 

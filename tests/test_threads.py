@@ -9,7 +9,7 @@ import sys
 import pytest
 
 KERNEL = """
-from edgeproof.propagation.kernels import numba_cpu
+from edgeproof.kernels import numba_cpu
 x, u = torch.randn(300, 64), torch.randint(0, 300, (100_000,))
 numba_cpu.gathered_dot(x, x, u, u)
 """

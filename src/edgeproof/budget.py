@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_nodes, check_pairs
 from edgeproof._names import look_up
-from edgeproof.graph import check_data, check_nodes, degree
-from edgeproof.propagation.pairs import check_pairs
+from edgeproof.graph import degree
 
 # Where no local budget says how many nodes there are.
 _MOST_NODES = 1 << 62

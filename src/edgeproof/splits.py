@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tensors import fingerprint
-from edgeproof.graph import UNKNOWN, check_data, check_nodes
+from edgeproof.graph import UNKNOWN
 
 Array = np.ndarray[Any, Any]
 

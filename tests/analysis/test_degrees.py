@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.analysis import AttackedDegrees, attacked_degrees
-from edgeproof.attacks import AttackResult, GivenFlips
+from edgeproof.attacks import AttackResult, FixedFlips
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def result(graph: Data) -> AttackResult:
     """Flips at nodes 3 (twice), 6 (twice), 0 and 1; degrees of the graph are 2, 2, 3, 1, 1, 1, 0."""
     flips = torch.tensor([[0, 3, 1], [3, 6, 6]])
     nodes = torch.tensor([3, 0, 2, 6, 4])
-    found = GivenFlips(flips=flips)(ep.models.build("GCN", 5, 3, seed=0), graph, nodes, ep.Budget(3))
+    found = FixedFlips(flips=flips)(ep.models.build("GCN", 5, 3, seed=0), graph, nodes, ep.Budget(3))
     return replace(
         found,
         clean_margins=torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0]),

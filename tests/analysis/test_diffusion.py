@@ -8,8 +8,8 @@ from torch import nn
 from torch_geometric.data import Data
 
 import edgeproof as ep
+from edgeproof._checks import check_data
 from edgeproof.analysis import Coefficients, coefficients, diffusion, own_share
-from edgeproof.graph import check_data
 
 
 @pytest.mark.parametrize("name", ["GPRGNN", "APPNP", "ChebNetII", "MLP"])

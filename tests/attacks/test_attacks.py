@@ -23,14 +23,14 @@ from edgeproof.attacks import (
     PGD,
     PRBCD,
     Attack,
-    GivenFlips,
+    FixedFlips,
     GreedyRBCD,
     LocalSearch,
     RandomFlips,
 )
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget, BudgetExceededError
 
 ATTACKS: list[Attack] = [
@@ -160,7 +160,7 @@ def test_fgsm_flips_the_best_pair_by_gradient(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
     pairs = torch.combinations(torch.arange(small.num_nodes)).T
     gradient = ep.propagation.EdgeGradientEngine(model, small, nodes)().at(pairs)
-    best = GivenFlips(flips=pairs[:, gradient.argmax()][:, None])(model, small, nodes, Budget(1))
+    best = FixedFlips(flips=pairs[:, gradient.argmax()][:, None])(model, small, nodes, Budget(1))
     expected = best.flips if best.accuracy <= best.clean_accuracy else best.flips[:, :0]
     assert torch.equal(FGSM()(model, small, nodes, Budget(1)).flips, expected)
 
@@ -222,7 +222,7 @@ def test_a_dishonest_attack_is_caught(small: Data) -> None:
         def num_steps(self, budget: Budget) -> int:
             return 0
 
-        def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+        def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
             return torch.tensor([[0, 1, 2], [1, 2, 3]])
 
     with pytest.raises(BudgetExceededError, match="the budget is 2 flips in all, got 3"):
@@ -232,10 +232,10 @@ def test_a_dishonest_attack_is_caught(small: Data) -> None:
 def test_flips_of_one_model_can_be_tried_on_another(small: Data) -> None:
     nodes = torch.arange(20)
     found = FGSM()(build("GCN", small), small, nodes, Budget(5))
-    carried = GivenFlips(flips=found.flips, origin="GCN")(build("GPRGNN", small), small, nodes, Budget(5))
+    carried = FixedFlips(flips=found.flips, origin="GCN")(build("GPRGNN", small), small, nodes, Budget(5))
     assert torch.equal(carried.flips, found.flips)
     with pytest.raises(BudgetExceededError):
-        GivenFlips(flips=found.flips)(build("GPRGNN", small), small, nodes, Budget(1))
+        FixedFlips(flips=found.flips)(build("GPRGNN", small), small, nodes, Budget(1))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
         attack(model, small, nodes[:0], Budget(1))
     with pytest.raises(ValueError, match="one int64 label per node"):
         attack(model, small, nodes, Budget(1), labels=torch.tensor([0, 1]))
-    with pytest.raises(TypeError, match="expected a torch module"):
+    with pytest.raises(TypeError, match="expected a torch.nn.Module"):
         attack(len, small, nodes, Budget(1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"expected logits of shape \[60, classes\] from Pair, got tuple"):
         attack(Pair(), small, nodes, Budget(1))
@@ -324,7 +324,7 @@ class Fragile(nn.Module):
 
 def test_answers_that_are_no_numbers_are_wrong(graph: Data) -> None:
     connected = Data(x=graph.x[:6], edge_index=graph.edge_index, y=torch.tensor([0, 0, 0, 0, 0, 1]))
-    result = GivenFlips(flips=torch.tensor([[4], [5]]))(Fragile(), connected, torch.tensor([4]), Budget(1))
+    result = FixedFlips(flips=torch.tensor([[4], [5]]))(Fragile(), connected, torch.tensor([4]), Budget(1))
     assert (result.clean_accuracy, result.accuracy) == (1.0, 0.0)
 
 
@@ -350,7 +350,7 @@ def test_models_that_cannot_be_copied_are_judged_one_at_a_time(kind: type[ep.mod
     nodes = torch.arange(20)
     target = Target(model, small, nodes, small.y[nodes])
     sets = [torch.tensor([[0, 3], [9, 50]]), torch.tensor([[7], [8]]), torch.empty(2, 0, dtype=torch.long)]
-    expected = [GivenFlips(flips=flips)(model, small, nodes, Budget(2)).accuracy for flips in sets]
+    expected = [FixedFlips(flips=flips)(model, small, nodes, Budget(2)).accuracy for flips in sets]
     assert [accuracy for accuracy, _ in target.badness(sets, "tanh_margin")] == expected
     logits = torch.cat(list(target.engine("tanh_margin").logits_of(sets)))
     for flips, found in zip(sets, logits, strict=True):

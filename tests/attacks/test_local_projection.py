@@ -14,7 +14,7 @@ from torch import Tensor
 
 import edgeproof as ep
 from edgeproof.attacks import discretize, project_local
-from edgeproof.propagation.kernels import _plain_projections
+from edgeproof.kernels import _plain_projections
 
 
 def algorithm_1(p: list[float], pairs: list[tuple[int, int]], total: float, local: list[int]) -> list[float]:
@@ -50,7 +50,7 @@ def test_it_is_algorithm_1(case: tuple[Tensor, Tensor, ep.Budget]) -> None:
     found = project_local(p, pairs, budget)
     assert found.tolist() == expected
     for backend in ("reference", "numba"):
-        with ep.propagation.kernels.dispatch.using(backend):
+        with ep.kernels.dispatch.using(backend):
             assert torch.equal(project_local(p, pairs, budget), found)
 
 

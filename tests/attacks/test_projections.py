@@ -105,7 +105,7 @@ def test_without_the_host_it_is_the_same(budget: float, scale: float, dtype: tor
     generator = torch.Generator().manual_seed(0)
     for shift in (0.0, -0.5, 0.9):
         p = (torch.rand(500, generator=generator, dtype=dtype) + shift) * scale
-        found, finite = projections.project_global_unattended(p, torch.tensor([budget], dtype=torch.float64))
+        found, finite = projections.project_global_nosync(p, torch.tensor([budget], dtype=torch.float64))
         assert bool(finite)
         assert found.dtype == dtype
         assert torch.equal(found, project_global(p, budget))
@@ -113,7 +113,7 @@ def test_without_the_host_it_is_the_same(budget: float, scale: float, dtype: tor
 
 def test_without_the_host_values_that_are_no_numbers_are_told_of() -> None:
     for bad in (float("nan"), float("inf"), 1e17):
-        _, finite = projections.project_global_unattended(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
+        _, finite = projections.project_global_nosync(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
         assert not bool(finite)
 
 

@@ -30,7 +30,7 @@ from edgeproof.attacks.recorded import RecordedAscent
 from edgeproof.attacks.recordings import Outcome, Recording
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.attacks.trace import AttackTrace, ignore
 from edgeproof.budget import Budget
 from edgeproof.propagation import EdgeGradientEngine
 
@@ -70,11 +70,11 @@ def made(target: Target, block: Block, steps: Steps, capacity: int = 1024, keep_
 
 
 def replayed(
-    recording: RecordedAscent, block: Block, budget: Budget, steps: Steps, watch: Watch | None = None
+    recording: RecordedAscent, block: Block, budget: Budget, steps: Steps, trace: AttackTrace | None = None
 ) -> Block | None:
     """All steps with the same room."""
     recording.begin(block, budget, 0)
-    good = recording.replay(1, steps.count, steps, watch or Watch(DEVICE, ignore))
+    good = recording.replay(1, steps.count, steps, trace or AttackTrace(DEVICE, ignore))
     return recording.block(block) if good else None
 
 
@@ -106,13 +106,13 @@ def test_where_pairs_stay_it_does_what_plain_steps_do(
     target, budget, steps = target_of(data, name, DTYPE), budget_of(data, greedy), steps_of(STEPS, None, greedy)
     size = 10**6 if everything else 3000
     block = sample_block(120, size, generator=generator(), nodes=budget.usable, dtype=DTYPE)
-    watches = [Watch(DEVICE, ignore) for _ in range(2)]
+    watches = [AttackTrace(DEVICE, ignore) for _ in range(2)]
     bests = [Best(), Best()]
     recording = made(target, block, steps, capacity=7140, keep_best=True)
     found = replayed(recording, block, budget, steps, watches[0])
     assert found is not None
     bests[0].keep(*recording.best_block)
-    expected = ascend(target, block, budget, steps, generator=generator(), watch=watches[1], best=bests[1])
+    expected = ascend(target, block, budget, steps, generator=generator(), trace=watches[1], best=bests[1])
     assert int((expected.flip > 0).sum()) >= 5
     torch.testing.assert_close(found.flip, expected.flip, rtol=CLOSE, atol=CLOSE)
     assert watches[0].trace == pytest.approx(watches[1].trace, abs=CLOSE)
@@ -129,7 +129,7 @@ def test_every_loss_can_be_recorded(data: Data, loss: str) -> None:
     target, budget, steps = target_of(data, dtype=DTYPE), budget_of(data, True), steps_of(STEPS, None, True, loss=loss)
     block = sample_block(120, 3000, generator=generator(), nodes=budget.usable, dtype=DTYPE)
     found = replayed(made(target, block, steps, capacity=7140), block, budget, steps)
-    expected = ascend(target, block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
+    expected = ascend(target, block, budget, steps, generator=generator(), trace=AttackTrace(DEVICE, ignore))
     assert found is not None
     assert int((expected.flip > 0).sum()) >= 5
     torch.testing.assert_close(found.flip, expected.flip, rtol=CLOSE, atol=CLOSE)
@@ -239,7 +239,7 @@ def test_an_attack_by_recorded_steps(attack: LRBCD | PRBCD | PGD, data: Data, mo
     target.engine("tanh_margin").recordable = True
     found = []
     for budget in (many, few, many):
-        flips = attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore))
+        flips = attack.find(target, budget, generator=generator(), trace=AttackTrace(DEVICE, ignore))
         budget.check(flips)
         found.append(flips)
     assert len(runs) >= 3
@@ -265,8 +265,8 @@ def test_first_steps_with_very_many_flips_get_more_room_than_the_others(
     watches, found = [], []
     for recordable in (True, False):
         target.engine("tanh_margin").recordable = recordable
-        watches.append(Watch(DEVICE, ignore))
-        found.append(ascend(target, block, budget, steps, generator=generator(), watch=watches[-1]))
+        watches.append(AttackTrace(DEVICE, ignore))
+        found.append(ascend(target, block, budget, steps, generator=generator(), trace=watches[-1]))
     (recording,) = target.recordings.values()
     # The second step begins with all of them.
     assert recording.capacity[0] > 1000
@@ -301,7 +301,7 @@ def test_what_is_found_does_not_depend_on_what_was_found_before(
         target = target_of(data)
         target.engine("tanh_margin").recordable = True
         for budget in budgets:
-            flips = attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore))
+            flips = attack.find(target, budget, generator=generator(), trace=AttackTrace(DEVICE, ignore))
         found.append(flips)
     (recording,) = (one for (*_, draws, _, _, _, _), one in target.recordings.items() if draws)
     assert max(recording.capacity) > 16
@@ -312,9 +312,9 @@ def recorded_and_plain(target: Target, block: Block, budget: Budget, steps: Step
     found = []
     for recordable in (True, False):
         target.engine(steps.loss).recordable = recordable
-        best, watch = Best(), Watch(DEVICE, ignore)
-        found.append((ascend(target, block, budget, steps, generator=generator(), watch=watch, best=best), best))
-        assert ("projection" in watch.seconds) is not recordable
+        best, trace = Best(), AttackTrace(DEVICE, ignore)
+        found.append((ascend(target, block, budget, steps, generator=generator(), trace=trace, best=best), best))
+        assert ("projection" in trace.seconds) is not recordable
     return found
 
 
@@ -368,7 +368,7 @@ def test_a_smaller_budget_after_a_larger_one_is_kept(data: Data, monkeypatch: py
     block = sample_block(120, 10**6, generator=generator())
     for total in (100, 100, 7):
         budget = Budget(total, torch.full((120,), 2, device=DEVICE))
-        found = ascend(target, block, budget, steps, generator=generator(), watch=Watch(DEVICE, ignore))
+        found = ascend(target, block, budget, steps, generator=generator(), trace=AttackTrace(DEVICE, ignore))
         assert total - 1 < float(found.flip.sum()) <= total + 1e-3
     (recording,) = target.recordings.values()
     assert len(recording.made) > 1
@@ -387,7 +387,7 @@ def test_what_room_cannot_mend_is_not_tried_with_more(data: Data, monkeypatch: p
     steps = Steps(10, "tanh_margin", lambda step: float("nan"), greedy=True, size=3000)
     block = sample_block(120, 3000, generator=generator())
     with pytest.raises(ValueError, match="expected finite values"):
-        ascend(target, block, Budget(10), steps, generator=generator(), watch=Watch(DEVICE, ignore))
+        ascend(target, block, Budget(10), steps, generator=generator(), trace=AttackTrace(DEVICE, ignore))
     assert len(made) == 1
 
 
@@ -397,7 +397,7 @@ def test_a_block_may_be_empty(data: Data, monkeypatch: pytest.MonkeyPatch) -> No
     target.engine("tanh_margin").recordable = True
     attack = LRBCD(steps=10, block_size=2, lr=1000.0)
     for seed in range(12):
-        attack.find(target, Budget(1), generator=generator(seed), watch=Watch(DEVICE, ignore))
+        attack.find(target, Budget(1), generator=generator(seed), trace=AttackTrace(DEVICE, ignore))
 
 
 def test_what_cannot_be_recorded_is_done_step_by_step(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +414,7 @@ def test_what_cannot_be_recorded_is_done_step_by_step(data: Data, monkeypatch: p
     for recordable in (True, True, False):
         target.engine("tanh_margin").recordable = recordable
         attack = LRBCD(steps=10, block_size=3000, lr=1000.0)
-        found.append(attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore)))
+        found.append(attack.find(target, budget, generator=generator(), trace=AttackTrace(DEVICE, ignore)))
     assert len(tries) == 1
     assert torch.equal(found[0], found[2])
     assert torch.equal(found[1], found[2])
@@ -428,7 +428,7 @@ def test_each_run_has_its_own_local_budgets(data: Data, monkeypatch: pytest.Monk
     for most in (3, 1, 2):
         budget = Budget(60, torch.full((120,), most, device=DEVICE))
         attack = LRBCD(steps=10, block_size=3000, lr=1000.0)
-        flips = attack.find(target, budget, generator=generator(), watch=Watch(DEVICE, ignore))
+        flips = attack.find(target, budget, generator=generator(), trace=AttackTrace(DEVICE, ignore))
         assert int(budget.used(flips).max()) == most
     assert len(target.recordings) == 1
 
@@ -450,9 +450,9 @@ def test_flips_that_become_too_many_later_are_made_room_for(data: Data, monkeypa
 
     monkeypatch.setattr(Recording, "run", counted)
     for _ in range(2):
-        watch = Watch(DEVICE, ignore)
-        ascend(target, block, budget, steps, generator=generator(), watch=watch)
-        assert len(watch.trace) == 12
+        trace = AttackTrace(DEVICE, ignore)
+        ascend(target, block, budget, steps, generator=generator(), trace=trace)
+        assert len(trace.trace) == 12
     # The part of the seventh step, at which flips become many.
     assert made[0] == 0
     assert made[-1] == made[-2] > 64
@@ -471,7 +471,7 @@ def test_prbcd_goes_on_with_a_whole_block(data: Data, monkeypatch: pytest.Monkey
     monkeypatch.setattr(prbcd, "ascend", spy)
     for keep_best in (False, True):
         attack = PRBCD(steps=12, fine_tune_steps=4, block_size=3000, lr=1000.0, keep_best=keep_best)
-        attack.find(target, Budget(20), generator=generator(), watch=Watch(DEVICE, ignore))
+        attack.find(target, Budget(20), generator=generator(), trace=AttackTrace(DEVICE, ignore))
     assert len(target.recordings) == 2
     assert sizes == pytest.approx([3000] * 4, abs=300)
 
@@ -483,7 +483,7 @@ def test_recordings_go_with_their_target(data: Data, monkeypatch: pytest.MonkeyP
     target = target_of(data)
     target.engine("tanh_margin").recordable = True
     attack = LRBCD(steps=10, block_size=3000, lr=1000.0)
-    attack.find(target, budget_of(data, True), generator=generator(), watch=Watch(DEVICE, ignore))
+    attack.find(target, budget_of(data, True), generator=generator(), trace=AttackTrace(DEVICE, ignore))
     (recording,) = target.recordings.values()
     watched = weakref.ref(recording)
     del recording, target
@@ -518,7 +518,7 @@ def test_one_recording_over_a_dense_matrix_serves_all_budgets(data: Data, monkey
         for total in (4, 40, 160):
             block = sample_block(120, 10**6, generator=generator())
             steps = steps_of(8, None, False, lr=5.0)
-            ascend(target, block, Budget(total), steps, generator=generator(), watch=Watch(DEVICE, ignore))
+            ascend(target, block, Budget(total), steps, generator=generator(), trace=AttackTrace(DEVICE, ignore))
         assert made_with[: len(expected)] == expected
         assert set(made_with) == {name == "GCN"}
 
@@ -530,7 +530,7 @@ def test_few_steps_and_many_have_recordings_of_their_own(data: Data, monkeypatch
     target.engine("tanh_margin").recordable = True
     for count in (recorded.EARLY, recorded.EARLY + 1):
         attack = PRBCD(steps=count, fine_tune_steps=0, block_size=2000, keep_best=False)
-        attack.find(target, Budget(20), generator=generator(), watch=Watch(DEVICE, ignore))
+        attack.find(target, Budget(20), generator=generator(), trace=AttackTrace(DEVICE, ignore))
     few, many = (list(one.made.values()) for one in target.recordings.values())
     assert {id(one.filled) for one in few} == {id(target.engine("tanh_margin").adjacency.filled)}
     assert {one.filled for one in many} == {None}

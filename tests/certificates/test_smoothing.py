@@ -18,9 +18,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN as PyGGCN
 
 import edgeproof as ep
-from edgeproof.certificates import Certificate, Share, SparseSmoothing, Votes, join, merge, samples_needed
-from edgeproof.certificates.electorate import Electorate
+from edgeproof.certificates import Certificate, ClassCounts, Share, SparseSmoothing, join, merge, samples_needed
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson
+from edgeproof.certificates.smoothed_sampler import SmoothedSampler
 
 SMOOTHING = SparseSmoothing(p_add=0.02, p_del=0.5)
 
@@ -81,7 +81,7 @@ def test_bounds_hold_together_as_often_as_they_say() -> None:
     samples, alpha, classes = 200, 0.05, 4
     for truth in ([0.7, 0.1, 0.1, 0.1], [0.4, 0.35, 0.2, 0.05], [0.98, 0.01, 0.005, 0.005]):
         counts = random.multinomial(samples, truth, size=1000)
-        votes = Votes(
+        votes = ClassCounts(
             torch.tensor([[9, 1, 0, 0]]).repeat(1000, 1),
             torch.from_numpy(counts),
             {0: (10, samples)},
@@ -102,7 +102,7 @@ def test_bounds_hold_together_as_often_as_they_say() -> None:
 def test_the_runner_up_may_be_far_below_all_that_is_left() -> None:
     """Then its own bound tells that the first is first, which the rest of the first one's probability would not."""
     counts = torch.tensor([[520, 120, 120, 120, 120]])
-    votes = Votes(counts, counts, {0: (1000, 1000)}, {"noise": [0.02, 0.5]})
+    votes = ClassCounts(counts, counts, {0: (1000, 1000)}, {"noise": [0.02, 0.5]})
     certificate = SMOOTHING.decide(votes, 0.05)
     assert not certificate.abstained.any()
     p_lower = certificate.p_lower.numpy()
@@ -238,7 +238,7 @@ def test_a_users_model_looks_at_many_graphs_at_once_where_it_keeps_them_apart(
     assert torch.equal(votes.choosing, one_by_one.choosing)
 
 
-# Votes come and go.
+# ClassCounts come and go.
 
 
 def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.Split, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_votes_of_several_machines_add_up(trained: nn.Module, split: ep.splits.S
     ]
     for index, part in enumerate(parts):
         part.save(tmp_path / f"{index}.votes")
-    both = merge([Votes.load(tmp_path / f"{index}.votes") for index in (0, 1)])
+    both = merge([ClassCounts.load(tmp_path / f"{index}.votes") for index in (0, 1)])
     assert both.samples == 200
     assert torch.equal(both.bounding, parts[0].bounding + parts[1].bounding)
     assert torch.equal(both.choosing, parts[0].choosing + parts[1].choosing)
@@ -331,20 +331,20 @@ def test_voting_goes_on_where_it_stopped(
     whole = SMOOTHING.vote(trained, graph, nodes, 200, **options)
     module = ep.certificates.sparse_smoothing
     monkeypatch.setattr(module, "_SECONDS", 0.0)
-    save, written = Votes.save, []
+    save, written = ClassCounts.save, []
 
-    def interrupted(self: Votes, file: Path) -> None:
+    def interrupted(self: ClassCounts, file: Path) -> None:
         save(self, file)
         written.append(self.samples)
         if self.samples > 50:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Votes, "save", interrupted)
+    monkeypatch.setattr(ClassCounts, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **options)
     assert len(written) > 2
     monkeypatch.undo()
-    kept = Votes.load(path)
+    kept = ClassCounts.load(path)
     assert 50 < kept.samples < 200
     resumed = SMOOTHING.vote(trained, graph, nodes, 200, checkpoint=path, **options)
     assert torch.equal(resumed.bounding, whole.bounding)
@@ -358,13 +358,13 @@ def test_voting_goes_on_where_it_stopped(
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
-    votes = Votes(torch.ones(2, 2, dtype=torch.long), torch.ones(2, 2, dtype=torch.long), {0: (2, 2)}, {})
+    votes = ClassCounts(torch.ones(2, 2, dtype=torch.long), torch.ones(2, 2, dtype=torch.long), {0: (2, 2)}, {})
     good, bad = tmp_path / "good", tmp_path / "bad"
     votes.save(good)
-    assert Votes.load(good).samples == 2
+    assert ClassCounts.load(good).samples == 2
     replace(votes, streams={0: (2, 3)}).save(bad)
     with pytest.raises(ValueError, match="damaged: bounding votes that are not 3 at every node"):
-        Votes.load(bad)
+        ClassCounts.load(bad)
     with pytest.raises(ValueError, match="holds no certificate"):
         Certificate.load(good)
     certificate = Certificate(
@@ -382,7 +382,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
             Certificate.load(bad)
     bad.write_bytes(good.read_bytes()[:-20])
     with pytest.raises(ValueError, match=str(bad)):
-        Votes.load(bad)
+        ClassCounts.load(bad)
 
 
 def test_what_was_counted_is_kept_however_it_ended(
@@ -390,19 +390,19 @@ def test_what_was_counted_is_kept_however_it_ended(
 ) -> None:
     graph, nodes, path = split.test.data, split.test.nodes, tmp_path / "votes"
     options: dict[str, Any] = {"choosing_samples": 10, "progress": False, "memory": 0.003}
-    ask, asked = Electorate._ask, []
+    ask, asked = SmoothedSampler._ask, []
 
-    def interrupted(self: Electorate, *arguments: int) -> Tensor:
+    def interrupted(self: SmoothedSampler, *arguments: int) -> Tensor:
         asked.append(arguments)
         if len(asked) == 6:
             raise KeyboardInterrupt
         return ask(self, *arguments)
 
-    monkeypatch.setattr(Electorate, "_ask", interrupted)
+    monkeypatch.setattr(SmoothedSampler, "_ask", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SMOOTHING.vote(trained, graph, nodes, 500, checkpoint=path, **options)
     monkeypatch.undo()
-    assert 0 < Votes.load(path).samples < 500
+    assert 0 < ClassCounts.load(path).samples < 500
     resumed = SMOOTHING.vote(trained, graph, nodes, 500, checkpoint=path, **options)
     assert torch.equal(resumed.bounding, SMOOTHING.vote(trained, graph, nodes, 500, **options).bounding)
 
@@ -413,16 +413,16 @@ def test_too_little_memory_means_smaller_batches(
     graph, nodes = split.test.data, split.test.nodes
     options: dict[str, Any] = {"choosing_samples": 10, "progress": False}
     expected = SMOOTHING.vote(trained, graph, nodes, 100, **options)
-    ask = Electorate._ask
+    ask = SmoothedSampler._ask
 
-    def short_of_memory(self: Electorate, first: int, count: int, classes: int) -> Tensor:
+    def short_of_memory(self: SmoothedSampler, first: int, count: int, classes: int) -> Tensor:
         if count > 7:
             raise torch.OutOfMemoryError
         return ask(self, first, count, classes)
 
-    monkeypatch.setattr(Electorate, "_ask", short_of_memory)
+    monkeypatch.setattr(SmoothedSampler, "_ask", short_of_memory)
     assert torch.equal(SMOOTHING.vote(trained, graph, nodes, 100, **options).bounding, expected.bounding)
-    monkeypatch.setattr(Electorate, "_ask", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(SmoothedSampler, "_ask", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(torch.OutOfMemoryError):
         SMOOTHING.vote(trained, graph, nodes, 100, **options)
 
@@ -435,10 +435,10 @@ def test_a_batch_is_bounded_by_what_is_free(
     module, sizes = ep.certificates.electorate, []
     for free in (2e6, 4e6, 1e12):
         monkeypatch.setattr(module, "_free_in_main_memory", lambda free=free: free)
-        sizes.append(Electorate(trained, graph, nodes, sampler, None).batch)
+        sizes.append(SmoothedSampler(trained, graph, nodes, sampler, None).batch)
     assert 1 < sizes[0] < sizes[1] < sizes[2]
     assert sizes[1] == pytest.approx(2 * sizes[0], abs=1)
-    assert sizes[2] == Electorate(trained, graph, nodes, sampler, module._ON_CPU / 1e9).batch
+    assert sizes[2] == SmoothedSampler(trained, graph, nodes, sampler, module._ON_CPU / 1e9).batch
     monkeypatch.undo()
     assert 1e6 < module._free_in_main_memory() < 1e14
 
@@ -446,7 +446,7 @@ def test_a_batch_is_bounded_by_what_is_free(
 def test_a_batch_of_a_users_model_is_bounded_by_what_it_makes(split: ep.splits.Split) -> None:
     graph, nodes = split.test.data, split.test.nodes
     sampler = ep.certificates.sampling.Sampler.of(graph, Noise(0.02, 0.5), seed=0)
-    narrow, wide = (Electorate(PyGGCN(21, hidden, 2, 2), graph, nodes, sampler, 0.1) for hidden in (4, 256))
+    narrow, wide = (SmoothedSampler(PyGGCN(21, hidden, 2, 2), graph, nodes, sampler, 0.1) for hidden in (4, 256))
     # Hidden states of one graph alone, before and after each step, take more than 16 of its width.
     one = graph.num_nodes * 256 * 4 * 4
     assert wide.batch <= 0.1e9 / one
@@ -479,7 +479,7 @@ def test_numpys_numbers_are_numbers(trained: nn.Module, split: ep.splits.Split, 
         progress=False,
     )
     certificate.save(tmp_path / "certificate")
-    assert Certificate.load(tmp_path / "certificate").samples == Votes.load(tmp_path / "votes").samples == 100
+    assert Certificate.load(tmp_path / "certificate").samples == ClassCounts.load(tmp_path / "votes").samples == 100
     assert torch.equal(certificate.certified(np.int64(1)), certificate.certified(1))
 
 
@@ -556,18 +556,18 @@ def test_a_model_of_the_graphs_size_is_asked_about_one_graph_at_a_time(split: ep
 def test_bad_labels_are_told_before_anything_is_counted(
     y: Any, message: str, sbm: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Electorate, "_ask", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(SmoothedSampler, "_ask", lambda *_: pytest.fail("asked"))
     graph = sbm.clone()
     graph.y = y[:1].repeat(graph.num_nodes) if isinstance(y, Tensor) and len(y) == 100 else y
     with pytest.raises(ValueError, match=message):
         SMOOTHING.certify(build(), graph, torch.arange(5), 100, progress=False)
-    votes = Votes(torch.tensor([[9, 1]]), torch.tensor([[90, 10]]), {0: (10, 100)}, {"noise": [0.02, 0.5]})
+    votes = ClassCounts(torch.tensor([[9, 1]]), torch.tensor([[90, 10]]), {0: (10, 100)}, {"noise": [0.02, 0.5]})
     with pytest.raises(ValueError, match="expected one int64 label for each of 1 nodes"):
         SMOOTHING.decide(votes, labels=sbm.y)
 
 
 def test_what_is_no_model_is_refused(sbm: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch module, got str"):
+    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
         SMOOTHING.certify("GCN", sbm, torch.arange(5), 100)  # type: ignore[arg-type]
     for answer in (lambda x: (x, x), lambda x: x[:, 0], lambda x: x[:, :1], lambda x: x[:5]):
         model = build()

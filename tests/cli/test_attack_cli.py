@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import edgeproof as ep
-from edgeproof.result import Result
+from edgeproof.evaluation.result import Result
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import edgeproof as ep
-from edgeproof.certificates import Certificate, Votes
-from edgeproof.certificates.electorate import Electorate
-from edgeproof.result import Result
+from edgeproof.certificates import Certificate, ClassCounts
+from edgeproof.certificates.smoothed_sampler import SmoothedSampler
+from edgeproof.evaluation.result import Result
 
 Run = Callable[..., tuple[int, str, str]]
 TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "30", "--device", "cpu", "-q")
@@ -84,11 +84,11 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     both = Certificate.load("certificate.safetensors")
     assert both.samples == 600
     assert Result.read("certificate.safetensors.json").threat["samples"] == 600
-    counts = ep.certificates.merge([ep.certificates.Votes.load(f"{seed}.votes") for seed in (1, 2)])
+    counts = ep.certificates.merge([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
     assert (ep.certificates.SparseSmoothing(0.001, 0.4).decide(counts).grid == both.grid).all()
     # More samples later: those that are there are kept.
     assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
-    assert ep.certificates.Votes.load("1.votes").samples == 400
+    assert ep.certificates.ClassCounts.load("1.votes").samples == 400
     code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--votes", "2b.votes", "--merge", "2.votes")
     assert code == 1
     assert "expected votes of different seeds, got [2] twice: the same samples are in 2.votes" in err
@@ -110,7 +110,7 @@ def test_votes_are_merged_without_more_of_them(run: Run) -> None:
     few = (*CERTIFY[:3], *CERTIFY[5:])
     code, _, err = run(*few, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
     assert code == 0, err
-    assert ep.certificates.Votes.load("1.votes").samples == 300
+    assert ep.certificates.ClassCounts.load("1.votes").samples == 300
     assert Certificate.load("certificate.safetensors").samples == 600
     threat = Result.read("certificate.safetensors.json").threat
     assert threat["streams"] == [[1, 20, 300], [2, 20, 300]]
@@ -119,19 +119,19 @@ def test_votes_are_merged_without_more_of_them(run: Run) -> None:
 
 def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
-    ask = Electorate.continue_with
+    ask = SmoothedSampler.continue_with
 
-    def interrupted(self: Electorate, *arguments: Any) -> Iterator[Votes]:
+    def interrupted(self: SmoothedSampler, *arguments: Any) -> Iterator[ClassCounts]:
         for votes in ask(self, *arguments):
             yield votes
             if votes.samples:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Electorate, "continue_with", interrupted)
+        patch.setattr(SmoothedSampler, "continue_with", interrupted)
         code, _, err = run(*CERTIFY, "--p-del", "0.4", "--memory", "0.001")
     assert code == 130
-    kept = Votes.load("certificate.safetensors.votes").samples
+    kept = ClassCounts.load("certificate.safetensors.votes").samples
     assert 0 < kept < 300
     assert f"interrupted with {kept} samples; the same command goes on from certificate.safetensors.votes" in err
     assert f"--samples {kept} makes do with them" in err

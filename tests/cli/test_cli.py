@@ -13,7 +13,7 @@ import torch
 import edgeproof as ep
 from edgeproof.cli._options import parse_device, parse_settings
 from edgeproof.evaluation import clean_accuracy
-from edgeproof.result import Result
+from edgeproof.evaluation.result import Result
 from edgeproof.training import Epoch, loop
 
 Run = Callable[..., tuple[int, str, str]]

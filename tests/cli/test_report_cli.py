@@ -7,8 +7,8 @@ import pytest
 
 import edgeproof as ep
 from edgeproof.cli import demo
+from edgeproof.evaluation.result import Result
 from edgeproof.report import Outcomes, nodes_file, read
-from edgeproof.result import Result
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from edgeproof._checks import check_data
 from edgeproof.datasets import arxiv_stand_in
-from edgeproof.graph import check_data, num_edges
+from edgeproof.graph import num_edges
 
 
 def test_it_is_a_sound_graph_with_a_split_in_time() -> None:

@@ -10,7 +10,8 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, GreedyRBCD
 from edgeproof.attacks.suite import standard
-from edgeproof.evaluation import EvaluationWarning, checks, robust
+from edgeproof.evaluation import EvaluationWarning, checks
+from edgeproof.evaluation.evaluate import _cumulative_worst
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +258,6 @@ def test_what_a_smaller_budget_found_counts_for_a_larger_one(sbm: Data) -> None:
     bad = ep.attacks.RandomFlips()(model, sbm, nodes, ep.Budget(20))
     good = FGSM(loss="log_margin")(model, sbm, nodes, ep.Budget(20))
     assert good.accuracy < bad.accuracy
-    worst = robust._cumulative_worst([[bad, good]], [0.1, 0.05])
+    worst = _cumulative_worst([[bad, good]], [0.1, 0.05])
     assert worst == [good, good]
-    assert robust._cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]
+    assert _cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from edgeproof.certificates import electorate
-from edgeproof.certificates.electorate import Electorate
+from edgeproof.certificates import smoothed_sampler
+from edgeproof.certificates.smoothed_sampler import SmoothedSampler
 from edgeproof.experiments import Job, Store, Table, compare, missing
 from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
 from edgeproof.experiments.engines import local as local_module
@@ -127,28 +127,28 @@ def test_a_certificate_that_was_interrupted_goes_on(
     product, whole = work(job, None, "cpu", 1, "a test", store)
     keep(product, store)
     assert product.model is not None
-    counts = Electorate.counts
+    counts = SmoothedSampler.counts
 
-    def interrupted(self: Electorate, *arguments: Any, **options: Any) -> Iterator[Any]:
+    def interrupted(self: SmoothedSampler, *arguments: Any, **options: Any) -> Iterator[Any]:
         for number, one in enumerate(counts(self, *arguments, **options)):
             if not options["choosing"] and number == 1:
                 raise KeyboardInterrupt
             yield one
 
-    def watched(self: Electorate, samples: range, *arguments: Any, **options: Any) -> Iterator[Any]:
+    def watched(self: SmoothedSampler, samples: range, *arguments: Any, **options: Any) -> Iterator[Any]:
         asked.append(len(samples))
         yield from counts(self, samples, *arguments, **options)
 
     # Several batches, so that there is something to interrupt.
-    monkeypatch.setattr(electorate, "_ON_CPU", 1 << 26)
+    monkeypatch.setattr(smoothed_sampler, "_ON_CPU", 1 << 26)
     with monkeypatch.context() as patch:
-        patch.setattr(Electorate, "counts", interrupted)
+        patch.setattr(SmoothedSampler, "counts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(work(job, product.model, "cpu", 1, "a test", store))
     (file,) = store.model_path(recipe.identity).parent.glob("*.votes")
     if spoilt:
         file.write_bytes(file.read_bytes()[:-100])
-    monkeypatch.setattr(Electorate, "counts", watched)
+    monkeypatch.setattr(SmoothedSampler, "counts", watched)
     with pytest.warns(StoreWarning, match="counted anew") if spoilt else nullcontext():
         (again,) = work(job, product.model, "cpu", 1, "a test", store)
     assert again.record.values == whole.record.values

@@ -14,9 +14,9 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, Attack, GreedyRBCD
+from edgeproof.kernels import dispatch
 from edgeproof.models import SoftMedianConv, SoftMedianGDC, soft_median
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, ppr
-from edgeproof.propagation.kernels import dispatch
 
 
 def neighbours(rows: int = 12, k: int = 6, channels: int = 3, nodes: int = 20) -> tuple[Tensor, Tensor, Tensor]:

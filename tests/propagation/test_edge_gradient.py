@@ -19,11 +19,11 @@ from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
 from edgeproof import losses
+from edgeproof.kernels import numba_cpu, reference
 from edgeproof.models import GraphModel
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, best_pairs, in_graph, propagate, search
-from edgeproof.propagation.kernels import numba_cpu, reference
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs, autograd_path, best_pairs, propagate, search
+from edgeproof.propagation.message_rules import Attention
 from edgeproof.propagation.pair_scores import Attended
-from edgeproof.propagation.rules import Attention
 
 
 class TwoLayers(nn.Module):
@@ -211,7 +211,7 @@ def brute_force(gradient: Tensor, pairs: Tensor, k: int) -> tuple[Tensor, Tensor
 def test_top_is_brute_force(few: int, name: str, k: int, double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_TILE", {"cpu": 21})
     monkeypatch.setattr(search, "_BLOCK", 5)
-    monkeypatch.setattr(in_graph, "_BLOCK", 5)
+    monkeypatch.setattr(autograd_path, "_BLOCK", 5)
     monkeypatch.setattr(search, "_FEW_PAIRS", few)
     monkeypatch.setattr(search, "_SAMPLE", 64)
     model = MODELS[name][0]()
@@ -704,7 +704,7 @@ def test_many_sets_of_flips_side_by_side(name: str, sbm: Data, monkeypatch: pyte
     ]
     expected = [ep.models.predict(model, ep.graph.flip_pairs(data, flips)) for flips in sets]
     for path, nodes in (("propagate", 1 << 17), ("propagate", 400), ("autograd", 1)):
-        monkeypatch.setattr("edgeproof.propagation.copies._SIDE_BY_SIDE", nodes)
+        monkeypatch.setattr("edgeproof.propagation.batched_graphs._SIDE_BY_SIDE", nodes)
         engine = EdgeGradientEngine(model, data, torch.arange(10), path=path)
         found = torch.cat(list(engine.logits_of(sets)))
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)
@@ -718,7 +718,7 @@ def test_many_numbers_are_put_together_call_by_call_to_the_same_effect(
     model = ep.models.build("GPRGNN", double.num_features, 3, seed=0).double().eval()
     pairs = torch.tensor([[0, 1, 3], [4, 2, 6]])
     at_once = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
-    monkeypatch.setattr("edgeproof.propagation.kernels.reference.FEW_NUMBERS", 0)
+    monkeypatch.setattr("edgeproof.kernels.reference.FEW_NUMBERS", 0)
     one_by_one = EdgeGradientEngine(model, double, torch.arange(5))().at(pairs)
     assert torch.allclose(at_once, one_by_one, rtol=1e-12, atol=0)
     assert bool(at_once.any())
@@ -729,7 +729,7 @@ def test_the_backend_asked_for_does_all(double: Data, small: int, monkeypatch: p
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("another backend was asked for")
 
-    monkeypatch.setattr("edgeproof.propagation.kernels.reference.FEW_NUMBERS", small)
+    monkeypatch.setattr("edgeproof.kernels.reference.FEW_NUMBERS", small)
     for kernel in ("spmm", "gathered_dot", "pair_scores", "merge", "unrank_pairs"):
         monkeypatch.setattr(numba_cpu, kernel, refuse)
     model = ep.models.build("GPRGNN", double.num_features, 3, seed=0).double().eval()

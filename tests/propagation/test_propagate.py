@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation import Adjacency, propagate
-from edgeproof.propagation.kernels import dispatch, reference
 
 
 @settings(max_examples=60, deadline=None)

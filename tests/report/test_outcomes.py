@@ -14,7 +14,7 @@ from edgeproof.report import Outcomes
 def outcomes(graph: Data) -> Outcomes:
     """Two pairs flipped around a triangle with a tail."""
     model, nodes = ep.models.build("GCN", 5, 3, seed=0), torch.tensor([3, 0, 6])
-    attack = ep.attacks.GivenFlips(flips=torch.tensor([[0, 0], [1, 3]]))
+    attack = ep.attacks.FixedFlips(flips=torch.tensor([[0, 0], [1, 3]]))
     result = attack(model, graph, nodes, ep.Budget(2))
     return Outcomes.of({("given", 0.5): result}, graph, nodes, torch.tensor([30, 0, 60]))
 

@@ -11,11 +11,11 @@ import torch
 
 import edgeproof as ep
 from edgeproof.certificates import Certificate
+from edgeproof.evaluation.result import Result, Score
 from edgeproof.experiments.store import SCHEMA, Record, Store, digest_of
 from edgeproof.report import Outcomes, Row, read, render
 from edgeproof.report.groups import group
 from edgeproof.report.words import warnings
-from edgeproof.result import Result, Score
 
 EXPERIMENTS = Path(__file__).parents[2] / "results" / "experiments"
 SPLIT = {"setting": "inductive", "rule": "released", "seed": 0, "test": 40, "test_nodes_seen": 0, "fingerprint": "f"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,14 +20,20 @@ from edgeproof.attacks.target import Target
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
-from edgeproof.training import History, Threat, TrainConfig, fit, loop
+from edgeproof.training import History, Threat, TrainConfig, loop
 from edgeproof.training.adversarial import Adversary
 from edgeproof.training.config import TrainSettings
 from edgeproof.training.presets import PRESETS, Preset, configure
 
 ATTACK = LRBCD(steps=3, block_size=2_000, samples=2)
 AGAINST: dict[str, Any] = {"attack": ATTACK, "epsilon": 0.1, "local": 0.5}
-SHORT: dict[str, Any] = {"warmup_epochs": 2, "warmup_apart": False, "max_epochs": 6, "patience": 6, "progress": False}
+SHORT: dict[str, Any] = {
+    "warmup_epochs": 2,
+    "separate_warmup": False,
+    "max_epochs": 6,
+    "patience": 6,
+    "progress": False,
+}
 
 
 def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
@@ -46,7 +53,7 @@ class Noting(Attack):
     def num_steps(self, budget: Budget) -> int:
         return 0
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: object) -> Tensor:
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: object) -> Tensor:
         state = {name: value.clone() for name, value in target.model.state_dict().items()}
         self.asked.append((target, budget, state))
         row, col = target.data.edge_index
@@ -300,11 +307,11 @@ def test_a_warm_start_keeps_flips_that_still_pay(sbm: ep.graph.Data) -> None:
     model, nodes = build("GCN").eval(), torch.arange(100)
     budget = Budget.from_epsilon(sbm, nodes, 0.1, local=0.5)
     target = Target(model, sbm, nodes, sbm.y[nodes])
-    watch = ep.attacks.watch.Watch(torch.device("cpu"), ep.attacks.watch.ignore)
+    trace = ep.attacks.trace.AttackTrace(torch.device("cpu"), ep.attacks.trace.ignore)
     long, short = LRBCD(steps=60, block_size=20_000), LRBCD(steps=1, block_size=500)
-    best = long.find(target, budget, generator=torch.Generator().manual_seed(0), watch=watch)
-    cold = short.find(target, budget, generator=torch.Generator().manual_seed(1), watch=watch)
-    warm = short.find(target, budget, generator=torch.Generator().manual_seed(1), watch=watch, start=best)
+    best = long.find(target, budget, generator=torch.Generator().manual_seed(0), trace=trace)
+    cold = short.find(target, budget, generator=torch.Generator().manual_seed(1), trace=trace)
+    warm = short.find(target, budget, generator=torch.Generator().manual_seed(1), trace=trace, start=best)
     from_best, from_nothing = target.badness([warm, cold], "tanh_margin")
     assert from_best < from_nothing
 
@@ -413,7 +420,7 @@ def test_a_preset_of_ones_own(split: Split) -> None:
         ({"warm_start": True, "attack": ep.attacks.DICE(), "epsilon": 0.1}, "expected warm_start only with"),
         ({"averaging": 1.0}, "expected 0 <= averaging < 1"),
         ({"warm_start": 1}, "expected warm_start to be True or False"),
-        ({"warmup_apart": 1}, "expected warmup_apart to be True or False"),
+        ({"separate_warmup": 1}, "expected separate_warmup to be True or False"),
         ({"min_epochs": 3000}, "expected min_epochs < max_epochs"),
         ({"label_models": 0}, "expected label_models to be a whole number >= 1"),
         ({"seed": 1 << 40}, "expected seed < 4294967296"),
@@ -427,7 +434,7 @@ def test_bad_settings_are_refused_before_anything_is_done(
     def no_training(*_: object, **__: object) -> None:
         raise AssertionError("trained")
 
-    monkeypatch.setattr("edgeproof.training.self_training.fit", no_training)
+    monkeypatch.setattr("edgeproof.training.self_training.run_epochs", no_training)
     monkeypatch.setattr(loop, "_loop", no_training)
     with pytest.raises(ValueError, match=message):
         ep.train(build(), split, progress=False, self_training=self_training, **options)
@@ -436,7 +443,7 @@ def test_bad_settings_are_refused_before_anything_is_done(
 def test_a_model_that_ignores_edge_weights_is_refused_before_labelling(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("edgeproof.training.self_training.run_epochs", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="does not take an edge of weight 0 for no edge"):
         ep.train(GraphSAGE(21, 8, 2, 2), split, self_training=True, **AGAINST, **SHORT)
 
@@ -492,15 +499,15 @@ def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
     """What is remembered between epochs does not outlive a change of the parameters."""
     model = build().eval()
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
-    watch = ep.attacks.watch.Watch(torch.device("cpu"), ep.attacks.watch.ignore)
+    trace = ep.attacks.trace.AttackTrace(torch.device("cpu"), ep.attacks.trace.ignore)
     lasting = Adversary(Threat(ATTACK, 0.3, 0.5), model, split.train.data, nodes, labels, seed=3)
-    lasting.find(0, 1.0, watch)
+    lasting.find(0, 1.0, trace)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
     fresh = Adversary(Threat(ATTACK, 0.3, 0.5), model, split.train.data, nodes, labels, seed=3)
-    assert torch.equal(lasting.find(1, 1.0, watch), fresh.find(1, 1.0, watch))
-    assert not torch.equal(lasting.find(1, 1.0, watch), lasting.find(2, 1.0, watch))
+    assert torch.equal(lasting.find(1, 1.0, trace), fresh.find(1, 1.0, trace))
+    assert not torch.equal(lasting.find(1, 1.0, trace), lasting.find(2, 1.0, trace))
 
 
 def test_a_warm_up_apart_is_two_runs(split: Split) -> None:
@@ -511,7 +518,7 @@ def test_a_warm_up_apart_is_two_runs(split: Split) -> None:
     history = ep.train(
         whole,
         split,
-        warmup_apart=True,
+        separate_warmup=True,
         warmup_epochs=9,
         self_training=labels,
         label_weight_decay=0.1,
@@ -525,16 +532,17 @@ def test_a_warm_up_apart_is_two_runs(split: Split) -> None:
     second = ep.train(parts, split, warmup_epochs=0, self_training=labels, label_weight_decay=0.1, **AGAINST, **options)
     assert same_state(whole, parts)
     assert history.epochs == second.epochs
-    assert history.config.warmup_apart
+    assert history.config.separate_warmup
     assert history.config.warmup_epochs == 9
 
 
 def test_seconds_are_those_of_all_parts(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = importlib.import_module("edgeproof.training.train")
     warm_up = fit.warm_up
     monkeypatch.setattr(fit, "warm_up", lambda *_, **options: replace(warm_up(*_, **options), seconds=1000.0))
     labels = ep.training.pseudo_labels(build(), split, label_models=2, **SHORT)
     slow = replace(labels, histories=tuple(replace(one, seconds=50.0) for one in labels.histories))
-    history = ep.train(build(), split, self_training=slow, **{**SHORT, "warmup_apart": True})
+    history = ep.train(build(), split, self_training=slow, **{**SHORT, "separate_warmup": True})
     assert 1000 < history.seconds < 1500
     assert history.label_seconds == history.summary()["label_seconds"] == 100
     assert ep.train(build(), split, **SHORT).label_seconds == 0
@@ -549,7 +557,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
 ) -> None:
     """With everything that has a state of its own: pseudo-labels, a warm-up, averaging, a warm start."""
     options: dict[str, Any] = {**AGAINST, **SHORT, "self_training": True, "warm_start": True, "averaging": 0.9}
-    options["warmup_apart"] = epoch == 3
+    options["separate_warmup"] = epoch == 3
     path = tmp_path / "run.checkpoint"
     whole, resumed = build(), build()
     expected = ep.train(whole, split, **options)
@@ -606,7 +614,7 @@ def test_a_checkpoint_of_another_threat_is_refused(split: Split, tmp_path: Path)
     with pytest.raises(ValueError, match="belongs to another run, with threat"):
         ep.train(build(), split, checkpoint=path, **{**AGAINST, "epsilon": 0.2}, **SHORT)
     path.unlink()
-    given = [ep.attacks.GivenFlips(flips=torch.tensor([[node], [node + 1]])) for node in (0, 5)]
+    given = [ep.attacks.FixedFlips(flips=torch.tensor([[node], [node + 1]])) for node in (0, 5)]
     ep.train(build(), split, checkpoint=path, attack=given[0], epsilon=0.2, **SHORT)
     with pytest.raises(ValueError, match="belongs to another run, with threat"):
         ep.train(build(), split, checkpoint=path, attack=given[1], epsilon=0.2, **SHORT)
@@ -696,7 +704,7 @@ def test_an_attack_is_checked_against_the_nodes_that_count(split: Split) -> None
     enough = 2 * max(labelled, validated)
     assert enough < 2 * everyone
     small: dict[str, Any] = {"attack": LRBCD(steps=2, block_size=enough, samples=2), "epsilon": 0.2, "local": 0.5}
-    options = {**SHORT, "warmup_apart": True, "max_epochs": 2}
+    options = {**SHORT, "separate_warmup": True, "max_epochs": 2}
     assert len(ep.train(build(), split, **small, **options).epochs) == 2
     with pytest.raises(ValueError, match="expected block_size >= twice the budget"):
         ep.train(build(), split, self_training=True, **small, **options)

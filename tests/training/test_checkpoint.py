@@ -19,7 +19,7 @@ from edgeproof.training import checkpoint as checkpoints
 
 PAST_BEST = 45
 OPTIONS = {
-    "warmup_apart": False,
+    "separate_warmup": False,
     "max_epochs": 60,
     "patience": 40,
     "lr": 0.05,
@@ -149,9 +149,9 @@ def test_damaged_checkpoints_are_refused(split: Split, path: Path) -> None:
 def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
     split: Split, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**OPTIONS, "max_epochs": 3, "warmup_apart": True}
-    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("labelled"))
-    monkeypatch.setattr("edgeproof.training.warm_up.fit", lambda *_, **__: pytest.fail("warmed up"))
+    options = {**OPTIONS, "max_epochs": 3, "separate_warmup": True}
+    monkeypatch.setattr("edgeproof.training.self_training.run_epochs", lambda *_, **__: pytest.fail("labelled"))
+    monkeypatch.setattr("edgeproof.training.warm_up.run_epochs", lambda *_, **__: pytest.fail("warmed up"))
     path.write_bytes(b"nonsense")
     for self_training in (False, True):
         with pytest.raises(ValueError, match="damaged, or no safetensors file"):
@@ -159,8 +159,8 @@ def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
     monkeypatch.undo()
     path.unlink()
     ep.train(build(), split, checkpoint=path, self_training=True, label_models=2, **options)  # type: ignore[arg-type]
-    monkeypatch.setattr("edgeproof.training.self_training.fit", lambda *_, **__: pytest.fail("labelled"))
-    monkeypatch.setattr("edgeproof.training.warm_up.fit", lambda *_, **__: pytest.fail("warmed up"))
+    monkeypatch.setattr("edgeproof.training.self_training.run_epochs", lambda *_, **__: pytest.fail("labelled"))
+    monkeypatch.setattr("edgeproof.training.warm_up.run_epochs", lambda *_, **__: pytest.fail("warmed up"))
     # Each of the files alone would do.
     for left in (path.name, "run.checkpoint.warmup", "run.checkpoint.labels0"):
         with pytest.raises(ValueError, match=rf"{left} belongs to another run, with config"):

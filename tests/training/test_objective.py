@@ -12,14 +12,20 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof import losses
-from edgeproof.attacks import LRBCD, GivenFlips
+from edgeproof.attacks import LRBCD, FixedFlips
 from edgeproof.graph import flip_pairs
 from edgeproof.models import GRAND, WithObjective
 from edgeproof.splits import Split
 from edgeproof.training import loop
 from edgeproof.training.stage import Stage
 
-SHORT: dict[str, Any] = {"warmup_epochs": 2, "warmup_apart": False, "max_epochs": 6, "patience": 6, "progress": False}
+SHORT: dict[str, Any] = {
+    "warmup_epochs": 2,
+    "separate_warmup": False,
+    "max_epochs": 6,
+    "patience": 6,
+    "progress": False,
+}
 AGAINST: dict[str, Any] = {"attack": LRBCD(steps=3, block_size=2_000, samples=2), "epsilon": 0.1, "local": 0.5}
 WAYS: dict[str, dict[str, Any]] = {
     "clean": {},
@@ -76,7 +82,7 @@ def test_the_clean_graph_has_its_share(split: Split) -> None:
     row, col = split.train.data.edge_index
     touching = torch.isin(row, split.train.nodes) & (row < col)
     flips = split.train.data.edge_index[:, touching][:, :1]
-    attack = GivenFlips(flips=flips)
+    attack = FixedFlips(flips=flips)
     for share in (0.0, 0.25):
         history = ep.train(Counting(), split, attack=attack, epsilon=0.5, clean_share=share, **SHORT)
         assert [record.train_loss for record in history.epochs] == [edges] * 2 + [edges - 2 + 2 * share] * 6

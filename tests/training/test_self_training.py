@@ -53,7 +53,7 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
         loss="cross_entropy",
         weight_decay=0.0,
         warmup_epochs=0,
-        warmup_apart=False,
+        separate_warmup=False,
         seed=1_000_000,
         **SHORT,
     )
@@ -135,7 +135,7 @@ def test_the_final_model_is_trained_on_all_nodes_of_the_training_graph(split: Sp
     believed = replace(split, train=replace(split.train, data=data, nodes=everyone, unlabeled=everyone[:0]))
     one, two, three = build(seed=5), build(seed=5), build(seed=5)
     # A warm-up of its own would have the labelled nodes alone, which differ.
-    options = {**SHORT, "warmup_apart": False}
+    options = {**SHORT, "separate_warmup": False}
     history = ep.train(one, split, self_training=found, **options)
     expected = ep.train(two, believed, **options)
     assert history.epochs == expected.epochs
@@ -169,7 +169,7 @@ def test_another_kind_of_model_may_label(split: Split) -> None:
 def test_a_labeller_that_does_not_fit_is_refused_before_anything_is_trained(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_training, "fit", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(self_training, "run_epochs", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(ValueError, match="expected model and features of one type"):
         ep.train(build(), split, self_training=build().double(), **SHORT)
     with pytest.raises(ValueError, match="expected logits of shape"):
@@ -189,7 +189,7 @@ def test_a_labeller_that_does_not_fit_is_refused_before_anything_is_trained(
 
 
 def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = self_training.fit
+    fit = self_training.run_epochs
     trained: list[nn.Module] = []
 
     def failing(model: nn.Module, *arguments: Any, **options: Any) -> ep.training.History:
@@ -201,7 +201,7 @@ def test_models_that_failed_have_no_vote(split: Split, monkeypatch: pytest.Monke
         trained.append(model)
         return history
 
-    monkeypatch.setattr(self_training, "fit", failing)
+    monkeypatch.setattr(self_training, "run_epochs", failing)
     found = pseudo_labels(build("MLP"), split, label_models=3, **SHORT)
     assert found.voters == (0, 1)
     mean = torch.stack([ep.models.predict(trained[index], split.train.data).softmax(dim=1) for index in (0, 1)]).mean(0)
@@ -249,7 +249,7 @@ def test_ten_points_behind_the_best_there_is_no_vote(
 ) -> None:
     accuracies = iter([0.8, 0.8 - lead, 0.8, 0.8, 0.8])
     monkeypatch.setattr(losses, "accuracy", lambda *_: torch.tensor(next(accuracies, 0.8)))
-    monkeypatch.setattr(self_training, "fit", lambda *_, **__: None)
+    monkeypatch.setattr(self_training, "run_epochs", lambda *_, **__: None)
     assert (
         self_training.vote(
             build(), split, TrainConfig(label_models=2), checkpoint=None, checkpoint_every=1, show=False
@@ -276,7 +276,7 @@ def test_where_one_answer_is_right_most_often_half_of_the_rest_is_enough(
     data, nodes = split.val.data.clone(), split.val.nodes
     data.y = data.y.index_fill(0, nodes, 0).index_fill(0, nodes[: nodes.numel() // 5], 1)
     monkeypatch.setattr(losses, "accuracy", lambda *_: torch.tensor(accuracy))
-    monkeypatch.setattr(self_training, "fit", lambda *_, **__: None)
+    monkeypatch.setattr(self_training, "run_epochs", lambda *_, **__: None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         skewed = replace(split, val=replace(split.val, data=data))

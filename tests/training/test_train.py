@@ -14,7 +14,7 @@ from edgeproof import losses
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, History, TrainConfig
-from edgeproof.training.history import COURSE
+from edgeproof.training.history import OUTCOME_KEYS
 
 
 def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
@@ -87,7 +87,7 @@ def test_warmup_uses_cross_entropy_and_the_main_loop_the_margin(split: Split) ->
     model.mlp.dropout = 0.0
     logits = model(split.train.data.x, split.train.data.edge_index)[split.train.nodes]
     expected = losses.cross_entropy(logits, split.train.data.y[split.train.nodes]).item()
-    _, history = fit(split, model, warmup_epochs=3, warmup_apart=False)
+    _, history = fit(split, model, warmup_epochs=3, separate_warmup=False)
     assert [record.epoch for record in history.epochs][:4] == [-3, -2, -1, 0]
     assert history.epochs[0].train_loss == pytest.approx(expected, rel=1e-5)
     assert all(-1 <= record.train_loss <= 1 for record in history.epochs if record.epoch >= 0)
@@ -107,7 +107,7 @@ def test_the_loop_is_plain_adam(lr: float, weight_decay: float, split: Split) ->
         lr=lr,
         weight_decay=weight_decay,
         warmup_epochs=2,
-        warmup_apart=False,
+        separate_warmup=False,
         max_epochs=4,
         patience=1000,
         progress=False,
@@ -125,13 +125,13 @@ def test_the_loop_is_plain_adam(lr: float, weight_decay: float, split: Split) ->
 
 def test_warmup_never_counts_as_best(split: Split) -> None:
     """With a loss that only grows, the best epoch would be the first of the warm-up."""
-    _, history = fit(split, warmup_epochs=5, warmup_apart=False, max_epochs=3, loss="cross_entropy", lr=3.0)
+    _, history = fit(split, warmup_epochs=5, separate_warmup=False, max_epochs=3, loss="cross_entropy", lr=3.0)
     assert min(history.epochs, key=lambda record: record.val_loss or 0.0).epoch < 0
     assert history.best_epoch >= 0
 
 
 def test_validation_labels_do_not_train(split: Split) -> None:
-    options = {"patience": 1000, "max_epochs": 15, "warmup_apart": False}
+    options = {"patience": 1000, "max_epochs": 15, "separate_warmup": False}
     _, history = fit(split, **options)
     split.val.data.y = 1 - split.val.data.y
     _, other = fit(split, **options)
@@ -267,8 +267,10 @@ def test_summaries_of_two_seeds_differ_in_how_they_went_alone(split: Split) -> N
         fit(split, seed=seed, self_training=True, attack=ep.attacks.DICE(), epsilon=0.1, max_epochs=3)[1].summary()
         for seed in (0, 1)
     )
-    assert one.keys() == two.keys() >= COURSE - {"gamma"}
-    assert {name: one[name] for name in one.keys() - COURSE} == {name: two[name] for name in two.keys() - COURSE}
+    assert one.keys() == two.keys() >= OUTCOME_KEYS - {"gamma"}
+    assert {name: one[name] for name in one.keys() - OUTCOME_KEYS} == {
+        name: two[name] for name in two.keys() - OUTCOME_KEYS
+    }
 
 
 def test_defaults_are_the_papers() -> None:
@@ -277,7 +279,7 @@ def test_defaults_are_the_papers() -> None:
         lr=1e-2,
         weight_decay=1e-3,
         warmup_epochs=10,
-        warmup_apart=True,
+        separate_warmup=True,
         max_epochs=3000,
         min_epochs=0,
         patience=200,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
 from edgeproof._names import unknown_name
 from edgeproof.analysis._figures import COLOURS, LINES, MARKERS, empty_figure, whole_numbers, write_figure, zero_line
 from edgeproof.analysis.coefficients import Coefficients, coefficients
@@ -18,7 +19,6 @@ from edgeproof.analysis.degrees import AttackedDegrees, attacked_degrees
 from edgeproof.analysis.diffusion import diffusion, own_share
 from edgeproof.analysis.spectrum import Spectrum, spectrum
 from edgeproof.attacks.base import AttackResult
-from edgeproof.graph import check_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

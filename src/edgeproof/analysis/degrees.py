@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
 from edgeproof.analysis._figures import COLOURS, empty_figure, whole_numbers, write_figure
 from edgeproof.attacks.base import AttackResult
-from edgeproof.graph import check_data, degree, flip_pairs
+from edgeproof.graph import degree, flip_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,9 +139,9 @@ def attacked_degrees(result: AttackResult, data: Data) -> AttackedDegrees:
         data: the graph that was attacked, before it.
 
     >>> from edgeproof import Budget, datasets, models
-    >>> from edgeproof.attacks import GivenFlips
+    >>> from edgeproof.attacks import FixedFlips
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
-    >>> attack = GivenFlips(flips=torch.tensor([[0, 0], [1, 2]]))
+    >>> attack = FixedFlips(flips=torch.tensor([[0, 0], [1, 2]]))
     >>> found = attacked_degrees(attack(models.build("MLP", 21, 2, seed=0), data, nodes, Budget(2)), data)
     >>> int(found.fell.sum()), found.flips[:4]
     (0, tensor([2, 1, 1, 0]))

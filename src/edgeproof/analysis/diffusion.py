@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_nodes
 from edgeproof.analysis import polynomial
 from edgeproof.analysis.coefficients import Coefficients, coefficients
-from edgeproof.graph import check_data, check_nodes
 
 # The whole matrix of more nodes than these takes a gigabyte and is nothing to look at.
 _MAX_WHOLE = 10_000

@@ -13,8 +13,9 @@ from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
 from edgeproof.analysis._figures import MARKERS, empty_figure, write_figure
-from edgeproof.graph import UNKNOWN, check_data
+from edgeproof.graph import UNKNOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from edgeproof.attacks.base import Attack, AttackResult
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.fgsm import FGSM
-from edgeproof.attacks.given import GivenFlips
+from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
 from edgeproof.attacks.lrbcd import LRBCD
@@ -22,7 +22,7 @@ __all__ = [
     "Attack",
     "AttackResult",
     "Block",
-    "GivenFlips",
+    "FixedFlips",
     "GreedyRBCD",
     "LocalSearch",
     "RandomFlips",

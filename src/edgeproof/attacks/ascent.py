@@ -12,7 +12,7 @@ from edgeproof.attacks.projections import discretize_all, project_global, projec
 from edgeproof.attacks.recordings import recording_of
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import Pairs
 
@@ -43,7 +43,7 @@ def ascend(
     steps: Steps,
     *,
     generator: torch.Generator,
-    watch: Watch,
+    trace: AttackTrace,
     best: Best | None = None,
 ) -> Block:
     """Raise the loss by changing the weights of a block's pairs.
@@ -56,29 +56,29 @@ def ascend(
         budget: what the weights must keep to.
         steps: what to do.
         generator: to draw pairs with.
-        watch: takes note.
+        trace: takes note.
         best: is told every block with the accuracy of its relaxed flips.
 
     Returns:
         The last block; perhaps only those of its pairs that are flipped, if steps do not keep it.
     """
     found: Block | None = None
-    before, random = watch.num_steps, generator.get_state()
+    before, random = trace.num_steps, generator.get_state()
     recording = recording_of(target, block, steps, keep_best=best is not None)
     while recording is not None and found is None:
         # Whatever was tried before, the outcome is that of the seed.
-        watch.go_back(before)
+        trace.go_back(before)
         generator.set_state(random)
-        outcome = recording.run(target, block, budget, steps, generator=generator, watch=watch)
+        outcome = recording.run(target, block, budget, steps, generator=generator, trace=trace)
         found = outcome.block
         if best is not None and outcome.best is not None:
             best.keep(*outcome.best)
         if not outcome.again:
             break
     if found is None:
-        watch.go_back(before)
+        trace.go_back(before)
         generator.set_state(random)
-        found = _one_by_one(target, block, budget, steps, generator, watch, best)
+        found = _one_by_one(target, block, budget, steps, generator, trace, best)
     if best is not None and steps.count:
         best.keep(found, target.accuracy(target.engine(steps.loss).logits(*found.flipped)))
     return found
@@ -90,7 +90,7 @@ def _one_by_one(
     budget: Budget,
     steps: Steps,
     generator: torch.Generator,
-    watch: Watch,
+    trace: AttackTrace,
     best: Best | None,
 ) -> Block:
     engine = target.engine(steps.loss)
@@ -98,18 +98,18 @@ def _one_by_one(
         gradient = engine(*block.flipped)
         if best is not None:
             best.keep(block, target.accuracy(gradient.logits))
-        watch.step(gradient.loss)
-        watch.lap("forward and backward")
+        trace.step(gradient.loss)
+        trace.phase("forward and backward")
         moved = torch.add(block.flip, gradient.at(block.pairs), alpha=steps.learning_rate(step))
         # Its memory is needed for the next one.
         del gradient
-        watch.lap("scores")
+        trace.phase("scores")
         flip = project_local(moved, block.pairs, budget) if steps.greedy else project_global(moved, budget.total)
         block = block.with_flip(flip)
-        watch.lap("projection")
+        trace.phase("projection")
         if steps.size is not None and step < steps.count:
             block = resample(block, steps.size, generator=generator)
-            watch.lap("resampling")
+            trace.phase("resampling")
     return block
 
 

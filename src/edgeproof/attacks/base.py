@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._modules import check_forgets
+from edgeproof._checks import check_data, check_nodes, check_not_caching
 from edgeproof._progress import progress_bar
 from edgeproof.attacks.target import Target, num_usable_pairs
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
-from edgeproof.graph import check_data, check_nodes, flip_pairs
+from edgeproof.graph import flip_pairs
+from edgeproof.kernels import dispatch
 from edgeproof.models.predict import predict
-from edgeproof.propagation.in_graph import described
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.autograd_path import described
 from edgeproof.propagation.pairs import Pairs
 
 
@@ -75,14 +75,14 @@ class Attack(ABC):
     """
 
     @abstractmethod
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         """Find flips.
 
         Args:
             target: what to attack.
             budget: at least one flip of a pair of usable nodes.
             generator: for all that is random, on the graph's device.
-            watch: takes note of steps and times.
+            trace: takes note of steps and times.
 
         Returns:
             Distinct pairs, shape ``[2, flips]``, within the budget.
@@ -173,8 +173,8 @@ class Attack(ABC):
         results, done = [], 0
         with dispatch.using(backend), progress_bar(type(self).__name__, self._steps(budgets), show=progress) as advance:
             for one in budgets:
-                watch = Watch(target.device, advance, done)
-                results.append(self._attack(target, one, clean, seed, watch))
+                trace = AttackTrace(target.device, advance, done)
+                results.append(self._attack(target, one, clean, seed, trace))
                 done += self._steps([one])
         return results[0] if isinstance(budget, Budget) else results
 
@@ -183,7 +183,13 @@ class Attack(ABC):
 
     @final
     def find(
-        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+        self,
+        target: Target,
+        budget: Budget,
+        *,
+        generator: torch.Generator,
+        trace: AttackTrace,
+        start: Tensor | None = None,
     ) -> Tensor:
         """What :meth:`run` finds, ascending, and checked against the budget; nothing where the budget allows nothing.
 
@@ -194,23 +200,23 @@ class Attack(ABC):
             return nothing
         self.check(target, budget)
         if start is None:
-            found = self.run(target, budget, generator=generator, watch=watch)
+            found = self.run(target, budget, generator=generator, trace=trace)
         elif isinstance(self, WarmStarting):
-            found = self.run(target, budget, generator=generator, watch=watch, start=start)
+            found = self.run(target, budget, generator=generator, trace=trace, start=start)
         else:
             raise TypeError(f"{type(self).__name__} cannot begin at flips found before")
         flips = Pairs.of(found, target.num_nodes).both
         budget.check(flips)
         return flips
 
-    def _attack(self, target: Target, budget: Budget, clean: Tensor, seed: int, watch: Watch) -> AttackResult:
+    def _attack(self, target: Target, budget: Budget, clean: Tensor, seed: int, trace: AttackTrace) -> AttackResult:
         start = time.perf_counter()
         generator = torch.Generator(target.device).manual_seed(seed)
-        flips = self.find(target, budget, generator=generator, watch=watch)
+        flips = self.find(target, budget, generator=generator, trace=trace)
         data = flip_pairs(target.data, flips)
         logits = predict(target.model, data)[target.nodes]
         accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean))
-        seconds = watch.seconds
+        seconds = trace.seconds
         return AttackResult(
             flips=flips,
             data=data,
@@ -219,7 +225,7 @@ class Attack(ABC):
             clean_accuracy=clean_accuracy,
             margins=losses.margin(logits, target.labels),
             clean_margins=losses.margin(clean, target.labels),
-            trace=watch.trace,
+            trace=trace.trace,
             seconds={**seconds, "total": time.perf_counter() - start},
             budget=budget,
             attack=self,
@@ -234,7 +240,13 @@ class WarmStarting(Attack):
 
     @abstractmethod
     def run(
-        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+        self,
+        target: Target,
+        budget: Budget,
+        *,
+        generator: torch.Generator,
+        trace: AttackTrace,
+        start: Tensor | None = None,
     ) -> Tensor:
         """Find flips; see :meth:`Attack.run`.
 
@@ -242,14 +254,14 @@ class WarmStarting(Attack):
             target: what to attack.
             budget: at least one flip of a pair of usable nodes.
             generator: for all that is random, on the graph's device.
-            watch: takes note of steps and times.
+            trace: takes note of steps and times.
             start: flips to begin at, within the budget, ascending; none to begin with nothing.
         """
 
 
 def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
     """What was asked to be attacked, checked."""
-    check_forgets(model)
+    check_not_caching(model)
     dispatch.check_name(backend)
     check_data(data, labels=labels is None)
     check_nodes(nodes, data, labelled=labels is None)

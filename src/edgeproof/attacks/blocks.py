@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
 # Smaller weights are taken for zero, as in the paper's released scripts: they change nothing, and may be very many.

@@ -11,7 +11,7 @@ from edgeproof.attacks.base import Attack
 from edgeproof.attacks.blocks import sample_touching
 from edgeproof.attacks.projections import discretize
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.graph import UNKNOWN
 from edgeproof.propagation.pairs import contained
@@ -34,7 +34,7 @@ class RandomFlips(Attack):
     def num_steps(self, budget: Budget) -> int:
         return 0
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         return _take(_candidates(target, budget, generator), budget)
 
 
@@ -62,7 +62,7 @@ class DICE(Attack):
     def num_steps(self, budget: Budget) -> int:
         return 0
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         y = target.data.y
         if not isinstance(y, Tensor):
             raise ValueError("expected the labels of nodes in data.y, which DICE goes by, got none")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from edgeproof.attacks.base import Attack, check_settings
-from edgeproof.attacks.greedy import Path
+from edgeproof.attacks.greedy import GreedyState
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 
 
@@ -39,8 +39,8 @@ class FGSM(Attack):
     def num_steps(self, budget: Budget) -> int:
         return budget.total
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
-        path = Path(target, self.loss, watch)
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
+        path = GreedyState(target, self.loss, trace)
         while True:
             left = budget.after(path.flips)
             nodes = left.usable
@@ -48,7 +48,7 @@ class FGSM(Attack):
                 return path.end()
             gradient = path.gradient()
             best = gradient.top(1, among=nodes, exclude=path.flips)
-            watch.lap("search")
+            trace.phase("search")
             if not bool((best.scores > 0).any()):
                 return path.end()
             path.add(best.pairs)

@@ -6,21 +6,21 @@ import torch
 from torch import Tensor
 
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.propagation import EdgeGradient
 
 
-class Path:
+class GreedyState:
     """The flips so far, and how many of them gave the lowest accuracy.
 
     Args:
         target: what is under attack.
         loss: the loss to raise, by name.
-        watch: takes note.
+        trace: takes note.
     """
 
-    def __init__(self, target: Target, loss: str, watch: Watch) -> None:
-        self.target, self.watch = target, watch
+    def __init__(self, target: Target, loss: str, trace: AttackTrace) -> None:
+        self.target, self.trace = target, trace
         self.engine = target.engine(loss)
         self.flips: Tensor = target.data.edge_index.new_empty(2, 0)
         self._lengths: list[int] = []
@@ -30,8 +30,8 @@ class Path:
         """Loss, logits and gradients at the flips so far."""
         gradient = self.engine(self.flips, self.target.data.x.new_ones(self.flips.size(1)))
         self._note(gradient.logits)
-        self.watch.step(gradient.loss)
-        self.watch.lap("forward and backward")
+        self.trace.step(gradient.loss)
+        self.trace.phase("forward and backward")
         return gradient
 
     def add(self, pairs: Tensor) -> None:

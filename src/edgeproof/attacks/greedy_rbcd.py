@@ -10,10 +10,10 @@ from torch import Tensor
 
 from edgeproof.attacks.base import Attack, check_settings
 from edgeproof.attacks.blocks import sample_block
-from edgeproof.attacks.greedy import Path
+from edgeproof.attacks.greedy import GreedyState
 from edgeproof.attacks.projections import discretize
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import Pairs, contained
 
@@ -51,8 +51,8 @@ class GreedyRBCD(Attack):
     def num_steps(self, budget: Budget) -> int:
         return min(self.steps, budget.total)
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
-        path = Path(target, self.loss, watch)
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
+        path = GreedyState(target, self.loss, trace)
         steps = self.num_steps(budget)
         for step in range(steps):
             left = budget.after(path.flips)
@@ -66,5 +66,5 @@ class GreedyRBCD(Attack):
                 pairs = pairs[~contained(pairs.key, Pairs.of(path.flips, target.num_nodes).key)]
             part = Budget(math.ceil(left.total / (steps - step)), left.local)
             path.add(pairs[discretize(gradient.at(pairs), pairs, part)].both)
-            watch.lap("scores and choice")
+            trace.phase("scores and choice")
         return path.end()

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgeproof.attacks.base import Attack, check_settings
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.target import Badness, Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 
 # Of so many flips that matter least, two at a time are given up where giving up one did not help.
@@ -59,23 +59,23 @@ class LocalSearch(Attack):
     def num_steps(self, budget: Budget) -> int:
         return self.start.num_steps(budget) + self.swaps
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
-        flips = self.start.run(target, budget, generator=generator, watch=watch)
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
+        flips = self.start.run(target, budget, generator=generator, trace=trace)
         (badness,) = target.badness([flips], self.loss)
         for _ in range(self.swaps):
-            found = self._improve(target, budget, flips, badness, watch)
-            watch.lap("swap")
+            found = self._improve(target, budget, flips, badness, trace)
+            trace.phase("swap")
             if found is None:
                 break
             flips, badness = found
         return flips
 
     def _improve(
-        self, target: Target, budget: Budget, flips: Tensor, badness: Badness, watch: Watch
+        self, target: Target, budget: Budget, flips: Tensor, badness: Badness, trace: AttackTrace
     ) -> tuple[Tensor, Badness] | None:
         """Flips that differ in one or two and are worse for the model; none if they were not found."""
         gradient = target.engine(self.loss)(flips, target.data.x.new_ones(flips.size(1)))
-        watch.step(gradient.loss)
+        trace.step(gradient.loss)
         order = gradient.at(flips).argsort().tolist()
         singles: list[tuple[int, ...]] = [(least,) for least in order[: self.patience]]
         # While there is budget left, nothing need be given up.

@@ -12,7 +12,7 @@ from edgeproof.attacks.base import WarmStarting, check_settings
 from edgeproof.attacks.prbcd import check_block_size
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 
 
@@ -66,11 +66,17 @@ class LRBCD(WarmStarting):
         return self.steps
 
     def run(
-        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+        self,
+        target: Target,
+        budget: Budget,
+        *,
+        generator: torch.Generator,
+        trace: AttackTrace,
+        start: Tensor | None = None,
     ) -> Tensor:
         block = first_block(target, budget, self.block_size, start, generator=generator)
         steps = Steps(self.steps, self.loss, lambda step: self.lr, greedy=True, size=self.block_size)
-        block = ascend(target, block, budget, steps, generator=generator, watch=watch)
+        block = ascend(target, block, budget, steps, generator=generator, trace=trace)
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
-        watch.lap("choice")
+        trace.phase("choice")
         return flips

@@ -12,7 +12,7 @@ from edgeproof.attacks.ascent import ascend, choose, first_block
 from edgeproof.attacks.base import WarmStarting, check_settings
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target, num_usable_pairs
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 
 # A weight, a score and two ends of each: a few gigabytes.
@@ -65,13 +65,19 @@ class PGD(WarmStarting):
         return self.steps
 
     def run(
-        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+        self,
+        target: Target,
+        budget: Budget,
+        *,
+        generator: torch.Generator,
+        trace: AttackTrace,
+        start: Tensor | None = None,
     ) -> Tensor:
         pairs = num_usable_pairs(target.num_nodes, budget)
         block = first_block(target, budget, max(pairs, 2), start, generator=generator)
         rate = self.lr * budget.total
         steps = Steps(self.steps, self.loss, lambda step: rate / math.sqrt(step), greedy=budget.local is not None)
-        block = ascend(target, block, budget, steps, generator=generator, watch=watch)
+        block = ascend(target, block, budget, steps, generator=generator, trace=trace)
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
-        watch.lap("choice")
+        trace.phase("choice")
         return flips

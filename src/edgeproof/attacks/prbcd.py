@@ -12,7 +12,7 @@ from edgeproof.attacks.ascent import Best, ascend, choose, first_block
 from edgeproof.attacks.base import WarmStarting, check_settings
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target, num_usable_pairs
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import num_pairs
 
@@ -74,7 +74,13 @@ class PRBCD(WarmStarting):
         return self.steps + self.fine_tune_steps
 
     def run(
-        self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch, start: Tensor | None = None
+        self,
+        target: Target,
+        budget: Budget,
+        *,
+        generator: torch.Generator,
+        trace: AttackTrace,
+        start: Tensor | None = None,
     ) -> Tensor:
         n, pairs = target.num_nodes, num_pairs(target.num_nodes)
         lr = self.lr * max(math.log2(pairs / self.block_size), 1.0) * budget.total / (2 * n)
@@ -89,18 +95,18 @@ class PRBCD(WarmStarting):
             size=self.block_size,
             keep_block=self.fine_tune_steps > 0,
         )
-        block = ascend(target, block, budget, steps, generator=generator, watch=watch, best=best)
+        block = ascend(target, block, budget, steps, generator=generator, trace=trace, best=best)
         if best is not None and best.block is not None:
             block = best.block
         if self.fine_tune_steps:
             steps = replace(
                 steps, count=self.fine_tune_steps, learning_rate=lambda step: lr / math.sqrt(step), size=None
             )
-            block = ascend(target, block, budget, steps, generator=generator, watch=watch, best=best)
+            block = ascend(target, block, budget, steps, generator=generator, trace=trace, best=best)
         if best is not None and best.block is not None:
             block = best.block
         flips = choose(target, block, budget, loss=self.loss, samples=self.samples, generator=generator)
-        watch.lap("choice")
+        trace.phase("choice")
         return flips
 
 

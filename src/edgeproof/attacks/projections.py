@@ -8,10 +8,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from edgeproof._checks import check_pairs
 from edgeproof.budget import Budget
-from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.kernels._plain_projections import rounded_up, threshold_between
-from edgeproof.propagation.pairs import Pairs, check_pairs
+from edgeproof.kernels import dispatch
+from edgeproof.kernels._plain_projections import rounded_up, threshold_between
+from edgeproof.propagation.pairs import Pairs
 
 # Thresholds examined at once.
 _FANOUT = 64
@@ -63,7 +64,7 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     return (p - rounded_up(threshold, p.dtype)).clamp_(0, 1)
 
 
-def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
+def project_global_nosync(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`project_global` without a word to the host: a GPU need not wait.
 
     Args:
@@ -77,10 +78,10 @@ def project_global_unattended(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor
     largest = p.detach().amax()
     finite = largest <= _TOO_LARGE
     ends = _around_threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
-    return dispatch.lowered(p.detach(), ends, budget, largest, _LARGE), finite
+    return dispatch.apply_threshold(p.detach(), ends, budget, largest, _LARGE), finite
 
 
-def take_greedily(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
+def project_local_nosync(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`project_local` without a word to the host.
 
     Args:
@@ -197,7 +198,7 @@ def _around_threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
     low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
     thresholds = low + (high - low) * _steps(p.device)
     for _ in range(_PASSES[p.device.type]):
-        thresholds, ends = dispatch.narrow(p, thresholds, budget)
+        thresholds, ends = dispatch.bracket_threshold(p, thresholds, budget)
     if p.device.type not in _SEARCHED:
         low, high = ends[0].split(1)
         # What lies below the threshold adds nothing.

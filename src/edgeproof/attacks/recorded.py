@@ -15,14 +15,14 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof.attacks.blocks import LEAST_WEIGHT, Block, draw_numbers, gaps, is_coarse, pairs_among
-from edgeproof.attacks.projections import boxes, project_global_unattended, take_greedily
+from edgeproof.attacks.projections import boxes, project_global_nosync, project_local_nosync
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
+from edgeproof.kernels import dispatch
+from edgeproof.kernels.cuda_graph import record
 from edgeproof.propagation.adjacency import Filled, FilledAt
-from edgeproof.propagation.captured import record
-from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Bilinear, Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
@@ -116,7 +116,7 @@ class RecordedAscent:
         flipped = (earlier.number, earlier.weight) if self.size else (self.fixed[0], earlier.flip)
         self._start(*flipped, seed)
 
-    def replay(self, first: int, last: int, steps: Steps, watch: Watch) -> bool:
+    def replay(self, first: int, last: int, steps: Steps, trace: AttackTrace) -> bool:
         """Make the steps of these numbers; whether all went well."""
         for step in range(first, last + 1):
             self.learning_rate.fill_(steps.learning_rate(step))
@@ -124,10 +124,10 @@ class RecordedAscent:
                 self._step()
             else:
                 self._graph.replay()
-            watch.step(self.loss.clone())
+            trace.step(self.loss.clone())
             if step % _LOOK_EVERY == 0 and self._failed():
                 break
-        watch.lap("recorded steps")
+        trace.phase("recorded steps")
         return not self._failed()
 
     def block(self, begun: Block) -> Block:
@@ -183,9 +183,9 @@ class RecordedAscent:
         gradient = (sum(terms[1:], terms[0]) if terms else torch.zeros_like(sign)) * sign
         value = torch.addcmul(self.flip, gradient, self.learning_rate)
         if self.greedy:
-            flip, finite = take_greedily(value, pairs, self.box, self.room)
+            flip, finite = project_local_nosync(value, pairs, self.box, self.room)
         else:
-            flip, finite = project_global_unattended(value, self.limit)
+            flip, finite = project_global_nosync(value, self.limit)
         self.hopeless.logical_or_(~finite)
         self.flip.copy_(flip)
         self._keep(number, flip)

@@ -15,7 +15,7 @@ from edgeproof.attacks.blocks import Block
 from edgeproof.attacks.recorded import EARLY, RecordedAscent, is_dense
 from edgeproof.attacks.steps import Steps
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import num_pairs
 
@@ -66,7 +66,7 @@ class Recording:
         steps: Steps,
         *,
         generator: torch.Generator,
-        watch: Watch,
+        trace: AttackTrace,
     ) -> Outcome:
         """Make all steps; see :func:`~edgeproof.attacks.ascent.ascend` for the arguments."""
         least = min(self.most, 1 << max(_LEAST_CAPACITY, _PER_FLIP * budget.total).bit_length())
@@ -83,7 +83,7 @@ class Recording:
                 ascent.begin(block, budget, seeds[part])
             else:
                 ascent.follow(before, seeds[part])
-            if not ascent.replay(first, after - 1, steps, watch):
+            if not ascent.replay(first, after - 1, steps, trace):
                 return Outcome(None, again=self._mend(part, ascent))
             if self.keep_best and (best is None or float(ascent.best_accuracy) < best[1]):
                 best = ascent.best_block

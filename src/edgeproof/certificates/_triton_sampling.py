@@ -4,7 +4,7 @@
 import triton
 import triton.language as tl
 
-from edgeproof.propagation.kernels._triton_kernels import unrank
+from edgeproof.kernels._triton_kernels import unrank
 
 
 @triton.jit

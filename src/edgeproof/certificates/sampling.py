@@ -23,8 +23,8 @@ from edgeproof.certificates import _compiled_sampling as compiled
 from edgeproof.certificates._compiled_sampling import EDGES, FIRST, SECOND, STEP
 from edgeproof.certificates.regions import Noise
 from edgeproof.propagation.adjacency import Adjacency, Pattern
+from edgeproof.propagation.message_rules import Plain
 from edgeproof.propagation.pairs import Pairs, num_pairs
-from edgeproof.propagation.rules import Plain
 
 try:
     import triton

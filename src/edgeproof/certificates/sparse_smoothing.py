@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_nodes
 from edgeproof._files import check_writable
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
 from edgeproof.certificates.certificate import Certificate
-from edgeproof.certificates.electorate import Electorate
+from edgeproof.certificates.class_counts import ClassCounts, Share, check_same_run
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
 from edgeproof.certificates.sampling import Sampler
-from edgeproof.certificates.votes import Share, Votes, check_same_run
-from edgeproof.graph import check_data, check_nodes
+from edgeproof.certificates.smoothed_sampler import SmoothedSampler
 from edgeproof.models.predict import predict
 
 # Seconds between two writes of the votes.
@@ -103,7 +103,7 @@ class SparseSmoothing:
         )
         return self.decide(votes, alpha, labels=labels)
 
-    def decide(self, votes: Votes, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
+    def decide(self, votes: ClassCounts, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
         """The certificate that follows from votes; :func:`~edgeproof.certificates.merge` joins those of several machines.
 
         The number of votes must not depend on what they say: to look, and to add votes until a node is certified, makes the
@@ -156,23 +156,23 @@ class SparseSmoothing:
         memory: float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = True,
-    ) -> Votes:
+    ) -> ClassCounts:
         """The model's answers on random graphs; see :meth:`certify` for the arguments."""
         _check_settings(samples, choosing_samples, seed, memory)
         # NumPy's numbers are none that JSON knows.
         samples, choosing_samples, seed = int(samples), int(choosing_samples), int(seed)
         run, classes = self.question(model, data, nodes)
         nothing = torch.zeros(nodes.numel(), classes, dtype=torch.long)
-        votes = Votes(nothing, nothing, {seed: (0, 0)}, run)
+        votes = ClassCounts(nothing, nothing, {seed: (0, 0)}, run)
         file = None if checkpoint is None else Path(checkpoint)
         if file is not None:
             check_writable(file)
             if file.exists():
-                votes = Votes.load(file)
+                votes = ClassCounts.load(file)
                 check_same_run(votes.run, run, f"{file}: delete it, or use another file")
                 if set(votes.streams) != {seed}:
                     raise ValueError(f"expected votes of seed {seed} in {file}, got those of {sorted(votes.streams)}")
-        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
+        electorate = SmoothedSampler(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
         started = written = time.perf_counter()
         kept = votes
         done_before = sum(votes.streams[seed])
@@ -223,7 +223,7 @@ class SparseSmoothing:
         if not (isinstance(share, int) and isinstance(shares, int) and 0 <= share < shares):
             raise ValueError(f"expected one of {shares} shares, from 0 on, got {share}")
         run, classes = self.question(model, data, nodes)
-        electorate = Electorate(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
+        electorate = SmoothedSampler(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
         mine, counted = [], []
         for choosing, total in ((True, choosing_samples), (False, samples)):
             mine.append(range(share * total // shares, (share + 1) * total // shares))

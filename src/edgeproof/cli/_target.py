@@ -19,8 +19,8 @@ import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
 from edgeproof.budget import check_epsilon
+from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.report import describe_filter, nodes_file
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 
 Model = Annotated[
@@ -56,7 +56,7 @@ _SPLITS = ("inductive", "transductive", "provided")
 
 
 @dataclass(frozen=True)
-class Aim:
+class EvalTarget:
     """A model and what it is tested on.
 
     Args:
@@ -74,7 +74,7 @@ class Aim:
     seen: int | None
 
 
-def check_aim(model: str, dataset: str | None, split: str | None, epsilons: list[float]) -> Result | None:
+def check_target(model: str, dataset: str | None, split: str | None, epsilons: list[float]) -> Result | None:
     """Raise for what can be seen to be wrong before anything is loaded; what the file beside the model says."""
     for epsilon in epsilons:
         check_epsilon(epsilon)
@@ -94,7 +94,7 @@ def check_aim(model: str, dataset: str | None, split: str | None, epsilons: list
     return known
 
 
-def take_aim(
+def load_target(
     model: str,
     dataset: str | None,
     split: str | None,
@@ -102,7 +102,7 @@ def take_aim(
     known: Result | None,
     root: Path | None,
     device: torch.device,
-) -> Aim:
+) -> EvalTarget:
     """Load model and graph. What is not given is taken from the result file beside the model."""
     network = _load(model).to(device).eval()
     if known is not None and (dataset, split, split_seed) == (None, None, None):
@@ -117,7 +117,7 @@ def take_aim(
     seen = None if known is None or known.dataset != name else _num_seen(known, parts, root)
     parts = parts.to(device)
     _check_fits(network, parts.test.data)
-    return Aim(network, parts, name, known.training if known is not None else {}, seen)
+    return EvalTarget(network, parts, name, known.training if known is not None else {}, seen)
 
 
 def _num_seen(known: Result, parts: Split, root: Path | None) -> int | None:
@@ -161,7 +161,7 @@ def _split(data: Data, setting: str, rule: str, seed: int) -> Split:
 
 
 def result_of(
-    aim: Aim,
+    aim: EvalTarget,
     seed: int,
     device: torch.device,
     scores: tuple[Score, ...],

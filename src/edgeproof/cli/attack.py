@@ -19,15 +19,15 @@ from edgeproof.cli._target import (
     Model,
     SplitName,
     SplitSeed,
-    check_aim,
     check_files,
+    check_target,
+    load_target,
     result_of,
-    take_aim,
 )
 from edgeproof.datasets import write_npz
 from edgeproof.evaluation import Row
+from edgeproof.evaluation.result import Score
 from edgeproof.report import Outcomes, nodes_file
-from edgeproof.result import Score
 
 
 def attack(
@@ -67,8 +67,8 @@ def attack(
     chosen = ep.attacks.build(attack, parse_settings(setting or []))
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
-    known = check_aim(model, dataset, split, epsilon)
-    aim = take_aim(model, dataset, split, split_seed, known, root, place)
+    known = check_target(model, dataset, split, epsilon)
+    aim = load_target(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)
     results = chosen(aim.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)

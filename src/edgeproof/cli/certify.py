@@ -11,11 +11,11 @@ from rich.table import Table
 
 import edgeproof as ep
 from edgeproof._files import check_writable
+from edgeproof.certificates.class_counts import check_same_run
 from edgeproof.certificates.sparse_smoothing import check_alpha, known_labels
-from edgeproof.certificates.votes import check_same_run
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
-from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_aim, result_of, take_aim
-from edgeproof.result import Score
+from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_target, load_target, result_of
+from edgeproof.evaluation.result import Score
 
 _SHOWN = 8
 
@@ -69,11 +69,11 @@ def certify(
     check_alpha(alpha)
     result_file, checkpoint = out.with_name(out.name + ".json"), votes or out.with_name(out.name + ".votes")
     _check_apart((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *(merge or [])))
-    others = [ep.certificates.Votes.load(path) for path in merge or []]
+    others = [ep.certificates.ClassCounts.load(path) for path in merge or []]
     if samples is None:
-        samples = ep.certificates.Votes.load(votes).samples if merge and votes and votes.exists() else 100_000
-    known = check_aim(model, dataset, split, [])
-    aim = take_aim(model, dataset, split, split_seed, known, root, place)
+        samples = ep.certificates.ClassCounts.load(votes).samples if merge and votes and votes.exists() else 100_000
+    known = check_target(model, dataset, split, [])
+    aim = load_target(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
     labels = known_labels(view.data, view.nodes)
     # Whatever could be wrong is told before anything is counted.
@@ -145,7 +145,7 @@ def certify(
 
 
 def _what_there_is(checkpoint: Path) -> str:
-    kept = ep.certificates.Votes.load(checkpoint).samples
+    kept = ep.certificates.ClassCounts.load(checkpoint).samples
     enough = f"; --samples {kept} makes do with them" if kept else ""
     return f"interrupted with {kept:,} samples; the same command goes on from {checkpoint}{enough}"
 

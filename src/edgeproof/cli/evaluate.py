@@ -21,10 +21,10 @@ from edgeproof.cli._target import (
     Model,
     SplitName,
     SplitSeed,
-    check_aim,
     check_files,
+    check_target,
+    load_target,
     result_of,
-    take_aim,
 )
 from edgeproof.datasets import write_npz
 from edgeproof.evaluation import Evaluation, EvaluationWarning
@@ -63,8 +63,8 @@ def evaluate(
     place = parse_device(device)
     chosen = [ep.attacks.build(name) for name in attack or []]
     check_files(out, [graph] if graph is not None else [])
-    known = check_aim(model, dataset, split, epsilon)
-    aim = take_aim(model, dataset, split, split_seed, known, root, place)
+    known = check_target(model, dataset, split, epsilon)
+    aim = load_target(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
     with warnings.catch_warnings():
         # They are in the result, and shown below it.

@@ -6,8 +6,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from edgeproof.propagation.kernels.dispatch import BACKENDS
-from edgeproof.result import describe_environment
+from edgeproof.evaluation.result import describe_environment
+from edgeproof.kernels.dispatch import BACKENDS
 
 
 def info() -> None:

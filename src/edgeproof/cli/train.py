@@ -24,8 +24,8 @@ from edgeproof.cli._options import Device, LogDir, Quiet, Root, parse_device, pa
 from edgeproof.cli._printing import print_warning
 from edgeproof.cli._target import COUNT, Local
 from edgeproof.evaluation import clean_scores
+from edgeproof.evaluation.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.report import describe_filter
-from edgeproof.result import Result, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
 from edgeproof.training.adversarial import check_threatened, make_threat

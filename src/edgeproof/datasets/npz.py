@@ -18,8 +18,8 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
 from edgeproof._files import replacing
-from edgeproof.graph import check_data
 
 _MASKS = {"train_mask": "train_masks", "val_mask": "val_masks", "test_mask": "test_masks"}
 _KEYS = {

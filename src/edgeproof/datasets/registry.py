@@ -15,11 +15,12 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
 from edgeproof._names import look_up, unknown_name
 from edgeproof.datasets import sources
 from edgeproof.datasets.csbm import csbm
 from edgeproof.datasets.npz import read_npz, write_npz
-from edgeproof.graph import check_data, num_classes, num_edges
+from edgeproof.graph import num_classes, num_edges
 
 
 @dataclass(frozen=True)

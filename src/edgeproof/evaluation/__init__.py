@@ -2,8 +2,8 @@
 
 from edgeproof.evaluation.checks import EvaluationWarning
 from edgeproof.evaluation.clean import clean_accuracy, clean_scores
-from edgeproof.evaluation.model_check import ModelCheck, check_model
-from edgeproof.evaluation.robust import Evaluation, Row, evaluate
+from edgeproof.evaluation.evaluate import Evaluation, Row, evaluate
+from edgeproof.models.model_probe import ModelCheck, check_model
 
 __all__ = [
     "Evaluation",

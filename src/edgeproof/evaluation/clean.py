@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof.graph import check_data, check_nodes
+from edgeproof._checks import check_data, check_nodes
+from edgeproof.evaluation.result import Score
 from edgeproof.models import predict
-from edgeproof.result import Score
 from edgeproof.splits import Split
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from edgeproof import serialization
 from edgeproof._files import replacing
 from edgeproof.analysis import Coefficients
-from edgeproof.certificates import Share, Votes
+from edgeproof.certificates import ClassCounts, Share
+from edgeproof.evaluation.result import describe_environment
 from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.origins import Origin
@@ -27,7 +27,7 @@ from edgeproof.experiments.plan import Job
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.models import GraphModel
-from edgeproof.result import describe_environment
+from edgeproof.models import io as model_io
 from edgeproof.splits import Split
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
 
@@ -108,7 +108,7 @@ def measured(
     resumed = False
     if votes is not None and votes.exists():
         try:
-            Votes.load(votes)
+            ClassCounts.load(votes)
             resumed = True
         except ValueError as error:
             warnings.warn(f"the votes are counted anew: {error}", StoreWarning, stacklevel=2)
@@ -257,7 +257,7 @@ def _digest(content: bytes) -> str:
 def _to_bytes(model: GraphModel) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        serialization.save(model, path)
+        model_io.save(model, path)
         return path.read_bytes()
 
 
@@ -265,4 +265,4 @@ def _from_bytes(content: bytes) -> GraphModel:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         path.write_bytes(content)
-        return serialization.load(path)
+        return model_io.load(path)

@@ -11,7 +11,7 @@ from edgeproof.models.mlp import MLP
 from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.propagation.adopt import EdgeWeighted
+from edgeproof.propagation.layer_rules import EdgeWeighted
 
 __all__ = [
     "APPNP",

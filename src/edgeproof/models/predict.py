@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._modes import evaluating
-from edgeproof._modules import check_forgets
-from edgeproof.graph import check_data
+from edgeproof._checks import check_data, check_not_caching
+from edgeproof._modules import eval_mode
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency
 
@@ -31,8 +30,8 @@ def predict(model: nn.Module, data: Data) -> Tensor:
     torch.Size([2, 2])
     """
     check_data(data, labels=False)
-    check_forgets(model)
-    with evaluating(model), torch.no_grad():
+    check_not_caching(model)
+    with eval_mode(model), torch.no_grad():
         logits: Tensor = model(data.x, graph_of(model, data))
     if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != data.x.size(0):
         found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from edgeproof.kernels import dispatch
 from edgeproof.models.base import GraphModel, check_positive, check_share
 from edgeproof.propagation import Adjacency, as_adjacency, top_ppr
-from edgeproof.propagation.kernels import dispatch
 
 # Numbers that the neighbours of some rows say together: beyond it the rows are taken in parts.
 _BLOCK = 1 << 23

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgeproof.propagation.kernels import dispatch, reference
+from edgeproof.kernels import dispatch, reference
+from edgeproof.propagation.message_rules import Averaged, Normalized, Plain, Rule
 from edgeproof.propagation.propagate import spmm
-from edgeproof.propagation.rules import Averaged, Normalized, Plain, Rule
 
 
 @dataclass(frozen=True, eq=False)

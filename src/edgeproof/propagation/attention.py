@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgeproof.propagation.adjacency import Adjacency
+from edgeproof.propagation.message_rules import Attention, Plain
 from edgeproof.propagation.propagate import spmm
-from edgeproof.propagation.rules import Attention, Plain
 
 
 def attention(adjacency: Adjacency, receiver: Tensor, sender: Tensor, slope: float) -> Adjacency:

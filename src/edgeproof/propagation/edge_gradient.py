@@ -19,18 +19,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._modes import evaluating
-from edgeproof._modules import check_forgets
-from edgeproof.graph import check_data, check_nodes
+from edgeproof._checks import check_data, check_nodes, check_not_caching, check_pairs
+from edgeproof._modules import eval_mode
+from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.adopt import CannotAdoptError, adopt
-from edgeproof.propagation.best_pairs import BestPairs, Running
-from edgeproof.propagation.captured import CapturedRun
-from edgeproof.propagation.copies import Copies, Diffusing
-from edgeproof.propagation.in_graph import (
+from edgeproof.propagation.autograd_path import (
     AGREE,
     HOLDS_A_GRAPH,
-    InGraph,
+    AutogradPath,
     check_differentiable,
     checked_loss,
     described,
@@ -38,11 +34,14 @@ from edgeproof.propagation.in_graph import (
     for_autograd,
     some_pairs,
 )
-from edgeproof.propagation.kernels import dispatch, reference
+from edgeproof.propagation.batched_graphs import BatchedGraphs, EncodeDiffuse
+from edgeproof.propagation.best_pairs import BestPairs, Running
+from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg_layers
+from edgeproof.propagation.message_rules import UnknownRuleError
 from edgeproof.propagation.pair_scores import Scores, assemble
-from edgeproof.propagation.pairs import Pairs, check_pairs, contained
+from edgeproof.propagation.pairs import Pairs, contained
 from edgeproof.propagation.propagate import Tape
-from edgeproof.propagation.rules import UnknownRuleError
+from edgeproof.propagation.recorded_run import RecordedRun
 from edgeproof.propagation.search import search
 
 # Recording pays off after so many runs.
@@ -136,7 +135,7 @@ class EdgeGradientEngine:
     The features are encoded once. A model in two halves whose every use of the graph is a call of
     :func:`~edgeproof.propagation.propagate` over a matrix of known rule takes the ``"propagate"`` path; that this holds is
     verified against autograd on some pairs when a model is first seen. So does a model of PyG's standard layers, as it is
-    (:mod:`~edgeproof.propagation.adopt`). Any other module called as ``model(x, edge_index, edge_weight)`` takes the
+    (:mod:`~edgeproof.propagation.layer_rules`). Any other module called as ``model(x, edge_index, edge_weight)`` takes the
     ``"autograd"`` path: the pairs asked for join the graph with weight 0.
 
     The model is used in evaluation mode. Whoever changes its parameters calls :meth:`refresh`.
@@ -170,7 +169,7 @@ class EdgeGradientEngine:
         path: str | None = None,
         backend: str | None = None,
     ) -> None:
-        check_forgets(model)
+        check_not_caching(model)
         if not callable(loss):
             raise TypeError(f"expected a loss function, got {loss!r}")
         check_data(data, labels=labels is None)
@@ -192,18 +191,18 @@ class EdgeGradientEngine:
         if len(types) > 1:
             raise ValueError(f"expected model and features of one type, got {', '.join(sorted(map(str, types)))}")
         width = getattr(model, "in_channels", data.x.size(1))
-        if isinstance(width, int) and isinstance(model, Diffusing) and width != data.x.size(1):
+        if isinstance(width, int) and isinstance(model, EncodeDiffuse) and width != data.x.size(1):
             raise ValueError(f"expected features x of shape [nodes, {width}], got {list(data.x.shape)}")
         self.num_nodes = int(data.x.size(0))
         self.adjacency = Adjacency.from_data(data)
         self._runs = 0
-        self._captured: CapturedRun | None = None
+        self._captured: RecordedRun | None = None
         self._edges_among: tuple[Pairs, Tensor, Tensor] | None = None
         self._in_graph = self._slow_path()
         with dispatch.using(backend):
             reason = self._adopt(path)
             self._in_graph.check_answers(self._answers(), type(model).__name__)
-            self._copies = Copies(self.model, data)
+            self._copies = BatchedGraphs(self.model, data)
             self.path = path or ("propagate" if _propagates(self.model, data) and self._knows_rules() else "autograd")
         # Whether a GPU would wait for the host; false once something in the model was found to need the host.
         small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= reference.FEW_ENTRIES
@@ -237,23 +236,23 @@ class EdgeGradientEngine:
 
     @cached_property
     def _encoded(self) -> Tensor:
-        assert isinstance(self.model, Diffusing)
-        with evaluating(self.model), torch.no_grad():
+        assert isinstance(self.model, EncodeDiffuse)
+        with eval_mode(self.model), torch.no_grad():
             return self.model.encode(self.data.x)
 
     def _answers(self) -> object:
         """Of the model on the clean graph."""
-        if not isinstance(self.model, Diffusing):
+        if not isinstance(self.model, EncodeDiffuse):
             return self._in_graph.answers()
-        with dispatch.using(self.backend), evaluating(self.model), torch.no_grad():
+        with dispatch.using(self.backend), eval_mode(self.model), torch.no_grad():
             return self.model.diffuse(self._encoded, self.adjacency)
 
     @torch.inference_mode(False)
     def refresh(self) -> None:
         """The parameters of the model have changed: encode the features anew, in the memory that a recorded run reads."""
         if "_encoded" in self.__dict__:
-            assert isinstance(self.model, Diffusing)
-            with evaluating(self.model), torch.no_grad():
+            assert isinstance(self.model, EncodeDiffuse)
+            with eval_mode(self.model), torch.no_grad():
                 self._encoded.copy_(self.model.encode(self.data.x))
 
     @torch.inference_mode(False)
@@ -284,8 +283,8 @@ class EdgeGradientEngine:
         with torch.no_grad():
             if self.path == "autograd":
                 return self._in_graph.run(both, flip)[1]
-            assert isinstance(self.model, Diffusing)
-            with dispatch.using(self.backend), evaluating(self.model):
+            assert isinstance(self.model, EncodeDiffuse)
+            with dispatch.using(self.backend), eval_mode(self.model):
                 adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
                 return self.model.diffuse(self._encoded, adjacency)
 
@@ -364,11 +363,11 @@ class EdgeGradientEngine:
     def _adopt(self, path: str | None) -> str:
         """Put a model of PyG's layers in place of the user's, where that serves; otherwise the reason, for an error's end."""
         model = self.model
-        if isinstance(model, Diffusing):
+        if isinstance(model, EncodeDiffuse):
             return ""
         try:
-            adopted = adopt(model, self.data)
-        except CannotAdoptError as error:
+            adopted = convert_pyg_layers(model, self.data)
+        except UnsupportedLayerError as error:
             return f" ({error})"
         # Whoever asks for autograd gets it on the model itself, if that has edge weights.
         if path != "autograd" or self._in_graph.why_not_weighed() is not None:
@@ -376,8 +375,8 @@ class EdgeGradientEngine:
             self._in_graph = self._slow_path()
         return ""
 
-    def _slow_path(self) -> InGraph:
-        return InGraph(self.model, self.data, self.nodes, self.labels, self.loss, self.backend)
+    def _slow_path(self) -> AutogradPath:
+        return AutogradPath(self.model, self.data, self.nodes, self.labels, self.loss, self.backend)
 
     def _check_same_graph(self, pairs: Pairs) -> None:
         if pairs.num_nodes != self.num_nodes:
@@ -390,7 +389,7 @@ class EdgeGradientEngine:
             return self.run_on_tape(pairs, flip)
         if self._captured is None or flip.numel() > self._captured.capacity:
             try:
-                self._captured = CapturedRun(
+                self._captured = RecordedRun(
                     self.run_on_tape, max(1024, 2 << flip.numel().bit_length()), self.num_nodes, flip
                 )
             except torch.OutOfMemoryError:
@@ -408,9 +407,9 @@ class EdgeGradientEngine:
 
     def run_over(self, adjacency: Adjacency) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """As :meth:`run_on_tape`, over a graph whose pairs have been flipped."""
-        assert isinstance(self.model, Diffusing)
+        assert isinstance(self.model, EncodeDiffuse)
         with dispatch.using(self.backend), torch.enable_grad():
-            with evaluating(self.model), Tape() as tape:
+            with eval_mode(self.model), Tape() as tape:
                 logits = self.model.diffuse(self._encoded, adjacency)
                 # Not by subscript: its gradient would sort the nodes, not knowing that each is there only once.
                 loss = checked_loss(self.loss(logits.index_select(0, self.nodes), self.labels))
@@ -432,7 +431,7 @@ _REFUSED: WeakSet[nn.Module] = WeakSet()
 
 def _propagates(model: nn.Module, data: Data) -> bool:
     """Whether node quantities give this model's gradient: all its rules are known, and autograd agrees on some pairs."""
-    if not isinstance(model, Diffusing) or model in _REFUSED:
+    if not isinstance(model, EncodeDiffuse) or model in _REFUSED:
         return False
     if model in _VERIFIED:
         return True

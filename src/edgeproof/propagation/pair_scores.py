@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgeproof.propagation.kernels import dispatch, reference
+from edgeproof.kernels import dispatch, reference
+from edgeproof.propagation.message_rules import Attention, Averaged, Normalized, Plain
 from edgeproof.propagation.pairs import Pairs
 from edgeproof.propagation.propagate import Call
-from edgeproof.propagation.rules import Attention, Averaged, Normalized, Plain
 
 
 @dataclass(frozen=True, eq=False)

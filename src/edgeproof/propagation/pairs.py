@@ -12,7 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import dispatch
+from edgeproof._checks import check_pairs
+from edgeproof.kernels import dispatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +91,3 @@ def contained(key: Tensor, ascending: Tensor) -> Tensor:
 def num_pairs(num_nodes: int) -> int:
     """How many pairs there are among ``num_nodes`` nodes."""
     return num_nodes * (num_nodes - 1) // 2
-
-
-def check_pairs(pairs: Tensor, num_nodes: int) -> None:
-    """Raise unless ``pairs`` are pairs of different nodes, shape ``[2, pairs]``."""
-    if not isinstance(pairs, Tensor) or pairs.dtype != torch.long or pairs.dim() != 2 or pairs.size(0) != 2:
-        found = f"{pairs.dtype} of shape {list(pairs.shape)}" if isinstance(pairs, Tensor) else type(pairs).__name__
-        raise ValueError(f"expected pairs as an int64 tensor of shape [2, pairs], got {found}")
-    if not pairs.numel():
-        return
-    if int(pairs.min()) < 0 or int(pairs.max()) >= num_nodes:
-        raise ValueError(
-            f"expected node ids between 0 and {num_nodes - 1}, got {int(pairs.min())} to {int(pairs.max())}"
-        )
-    if bool((pairs[0] == pairs[1]).any()):
-        raise ValueError(f"expected pairs of different nodes, got {int((pairs[0] == pairs[1]).sum())} self-loops")

@@ -25,10 +25,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from edgeproof.kernels import dispatch
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.kernels import dispatch
+from edgeproof.propagation.message_rules import UnknownRuleError
 from edgeproof.propagation.propagate import Call, current_tape
-from edgeproof.propagation.rules import UnknownRuleError
 
 # Up to so many nodes the matrix is inverted.
 _SMALL_GRAPH = 5_000

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import dispatch
-from edgeproof.propagation.rules import Rule
+from edgeproof.kernels import dispatch
+from edgeproof.propagation.message_rules import Rule
 
 if TYPE_CHECKING:
     from edgeproof.propagation.adjacency import Adjacency, Pattern

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from edgeproof.kernels import dispatch
 from edgeproof.propagation.best_pairs import Running
-from edgeproof.propagation.kernels import dispatch
 from edgeproof.propagation.pair_scores import Attended, Bilinear, Scores
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 

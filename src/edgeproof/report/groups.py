@@ -12,7 +12,7 @@ from typing import NamedTuple
 from edgeproof.experiments.store import key_of
 from edgeproof.report.filters import Filter
 from edgeproof.report.runs import Attacked, Certified, Run, self_trained
-from edgeproof.training.history import COURSE
+from edgeproof.training.history import OUTCOME_KEYS
 
 WORST = "worst case"
 # The normal quantile of a 95 % interval.
@@ -151,7 +151,7 @@ def _meant(run: Run) -> str:
     """The same for runs that differ in nothing but their seed."""
     model = {name: value for name, value in run.model.items() if name != "fingerprint"}
     split = {name: run.split.get(name) for name in ("setting", "rule", "protocol")}
-    training = {name: value for name, value in run.training.items() if name not in COURSE}
+    training = {name: value for name, value in run.training.items() if name not in OUTCOME_KEYS}
     training["self_training"] = self_trained(run.training)
     return key_of({"name": run.name, "data": run.dataset, "model": model, "split": split, "training": training})
 

@@ -61,8 +61,8 @@ class Outcomes:
 
         >>> from edgeproof import Budget, attacks, datasets, models
         >>> data, nodes = datasets.load("csbm"), torch.arange(5)
-        >>> result = attacks.GivenFlips(flips=torch.tensor([[0], [1]]))(models.MLP(21, 2), data, nodes, Budget(1))
-        >>> Outcomes.of({("GivenFlips", 0.1): result}, data, nodes).flips
+        >>> result = attacks.FixedFlips(flips=torch.tensor([[0], [1]]))(models.MLP(21, 2), data, nodes, Budget(1))
+        >>> Outcomes.of({("FixedFlips", 0.1): result}, data, nodes).flips
         tensor([[1, 1, 0, 0, 0]], dtype=torch.int32)
         """
         found = list(results.values())

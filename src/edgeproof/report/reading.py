@@ -12,11 +12,11 @@ from typing import Any
 
 from edgeproof.attacks import available
 from edgeproof.certificates import Certificate
+from edgeproof.evaluation.result import Result
 from edgeproof.experiments.store import Record, key_of
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.runs import Attacked, Certified, Row, Run, self_trained
-from edgeproof.result import Result
 
 NODES = ".nodes"
 _MADE_BY = "edgeproof train, attack, evaluate, certify or reproduce"

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_nodes
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation import Evaluation
-from edgeproof.graph import check_data, check_nodes
+from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.result import describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 from edgeproof.training import History
 
@@ -119,8 +119,8 @@ class Run:
     Args:
         name: what to call it; runs of one name, one data set and one kind of model are repetitions of each other.
         dataset: the graph's name.
-        model: see :func:`edgeproof.result.describe_model`.
-        split: see :func:`edgeproof.result.describe_split`; at least ``test``, the number of target nodes.
+        model: see :func:`edgeproof.evaluation.result.describe_model`.
+        split: see :func:`edgeproof.evaluation.result.describe_split`; at least ``test``, the number of target nodes.
         training: see :meth:`edgeproof.training.History.summary`; empty where it is not known.
         seed: of the training, where it is known.
         clean: accuracy on the graph as it is; none if only certified.

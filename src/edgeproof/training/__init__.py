@@ -3,12 +3,12 @@
 from edgeproof.training.adversarial import Threat
 from edgeproof.training.checkpoint import CheckpointError
 from edgeproof.training.config import TrainConfig
-from edgeproof.training.fit import pseudo_labels, remove_checkpoints, train
 from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
 from edgeproof.training.presets import PRESETS, Preset
 from edgeproof.training.self_training import LabelWarning, PseudoLabels
 from edgeproof.training.tensorboard import TensorBoardLog
+from edgeproof.training.train import pseudo_labels, remove_checkpoints, train
 
 __all__ = [
     "PRESETS",

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from edgeproof._tensors import fingerprint
 from edgeproof.attacks.base import Attack, WarmStarting, make_target
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.attacks.trace import AttackTrace, ignore
 from edgeproof.budget import Budget, check_count, check_epsilon, check_factor
 from edgeproof.graph import UNKNOWN
 from edgeproof.training.config import TrainConfig
@@ -123,13 +123,13 @@ class Adversary:
             # This is where a model turns out to be none that can be attacked.
             self.target.engine(loss)
 
-    def find(self, epoch: int, share: float, watch: Watch, start: Tensor | None = None) -> Tensor:
+    def find(self, epoch: int, share: float, trace: AttackTrace, start: Tensor | None = None) -> Tensor:
         """Flips against the model as it is.
 
         Args:
             epoch: every epoch has random choices of its own.
             share: of the budget.
-            watch: takes note of times.
+            trace: takes note of times.
             start: flips to begin at; none to begin with nothing.
         """
         self.target.refresh()
@@ -137,7 +137,7 @@ class Adversary:
         # A seed for every epoch, so that an interrupted run needs no generator's state to go on.
         generator = torch.Generator(self.target.device).manual_seed(self.seed * _EPOCHS + epoch)
         try:
-            return self.attack.find(self.target, budget, generator=generator, watch=watch, start=start)
+            return self.attack.find(self.target, budget, generator=generator, trace=trace, start=start)
         except torch.OutOfMemoryError as error:
             reason = str(error)
         # Outside the handler, which would hold on to all that the failed try had allocated.
@@ -154,7 +154,7 @@ class Adversary:
             generator = torch.Generator(self.target.device).manual_seed(self.seed)
             try:
                 smaller = replace(self.attack, block_size=size)  # type: ignore[call-arg]
-                smaller.find(self.target, budget, generator=generator, watch=Watch(self.target.device, ignore))
+                smaller.find(self.target, budget, generator=generator, trace=AttackTrace(self.target.device, ignore))
             except torch.OutOfMemoryError:
                 size //= 2
             except ValueError:

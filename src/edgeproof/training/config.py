@@ -21,7 +21,7 @@ class TrainConfig:
         lr: Adam's learning rate.
         weight_decay: Adam's weight decay.
         warmup_epochs: clean epochs with cross-entropy before the main loop.
-        warmup_apart: whether the warm-up is a run of its own: on the labelled nodes alone, with the weight decay of label
+        separate_warmup: whether the warm-up is a run of its own: on the labelled nodes alone, with the weight decay of label
             models, left at its best epoch, and with an optimizer of which the main loop knows nothing, as in the paper's
             released scripts. Otherwise its epochs are the first ones of the run, on the same nodes and labels and with the same
             optimizer, which then often is at its best after few epochs.
@@ -47,7 +47,7 @@ class TrainConfig:
     lr: float = 1e-2
     weight_decay: float = 1e-3
     warmup_epochs: int = 10
-    warmup_apart: bool = True
+    separate_warmup: bool = True
     max_epochs: int = 3000
     min_epochs: int = 0
     patience: int = 200
@@ -84,7 +84,7 @@ class TrainConfig:
             value = getattr(self, name)
             if not _is_number(value) or not 0 <= value < 1:
                 raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
-        for name in ("warm_start", "warmup_apart"):
+        for name in ("warm_start", "separate_warmup"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"expected {name} to be True or False, got {getattr(self, name)!r}")
         if self.seed >= MOST_SEEDS:
@@ -102,7 +102,7 @@ class TrainConfig:
             loss="cross_entropy",
             weight_decay=self.label_weight_decay,
             warmup_epochs=0,
-            warmup_apart=False,
+            separate_warmup=False,
             min_epochs=0,
             validate_every=1,
             averaging=0.0,
@@ -111,12 +111,12 @@ class TrainConfig:
 
     def after_warm_up(self) -> TrainConfig:
         """The settings of the main run, which has no warm-up any more where that is a run of its own."""
-        return replace(self, warmup_epochs=0, warmup_apart=False) if self.warms_up_apart else self
+        return replace(self, warmup_epochs=0, separate_warmup=False) if self.has_separate_warmup else self
 
     @property
-    def warms_up_apart(self) -> bool:
+    def has_separate_warmup(self) -> bool:
         """Whether there is a warm-up, and it is a run of its own."""
-        return self.warmup_apart and self.warmup_epochs > 0
+        return self.separate_warmup and self.warmup_epochs > 0
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -130,7 +130,7 @@ class TrainSettings(TypedDict, total=False):
     lr: float
     weight_decay: float
     warmup_epochs: int
-    warmup_apart: bool
+    separate_warmup: bool
     max_epochs: int
     min_epochs: int
     patience: int

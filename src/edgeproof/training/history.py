@@ -46,7 +46,7 @@ class Epoch:
 
 
 # Entries of a summary that say how a run went, rather than how it was meant.
-COURSE = frozenset(
+OUTCOME_KEYS = frozenset(
     {
         "seed",
         "epochs",
@@ -70,7 +70,7 @@ class History:
 
     Args:
         config: its settings.
-        epochs: every epoch of the main run; those of a warm-up only if it is part of it (``warmup_apart=False``).
+        epochs: every epoch of the main run; those of a warm-up only if it is part of it (``separate_warmup=False``).
         best_epoch: the epoch whose parameters the model now has.
         stopped: why it ended, ``"patience"`` or ``"max_epochs"``.
         seconds: how long it took with its warm-up, over all parts of an interrupted run; see also :attr:`label_seconds`.
@@ -99,7 +99,7 @@ class History:
         return 0.0 if self.pseudo_labels is None else sum(one.seconds for one in self.pseudo_labels.histories)
 
     def summary(self) -> dict[str, Any]:
-        """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs; see :data:`COURSE`."""
+        """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs; see :data:`OUTCOME_KEYS`."""
         summary = {
             **asdict(self.config),
             "epochs": self.epochs[-1].epoch + 1,

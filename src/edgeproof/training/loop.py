@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from edgeproof import losses
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.watch import Watch, ignore
+from edgeproof.attacks.trace import AttackTrace, ignore
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Threat
 from edgeproof.training.checkpoint import Checkpoint, RunState
@@ -25,7 +25,7 @@ from edgeproof.training.history import Epoch, History, Observer
 from edgeproof.training.stage import Stage
 
 
-def fit(
+def run_epochs(
     model: nn.Module,
     split: Split,
     config: TrainConfig,
@@ -112,11 +112,11 @@ def _loop(
             warming_up = epoch < 0
             loss = losses.get("cross_entropy" if warming_up else config.loss)
             share = _share_of_budget(epoch, config)
-            watch = Watch(next(model.parameters()).device, ignore)
+            trace = AttackTrace(next(model.parameters()).device, ignore)
 
             # Attack the training graph, and make one step on what is left of it (Alg. 2, l. 5 to 8).
             start = state.flips if config.warm_start else None
-            flips = train.attacked(epoch, share, watch, start)
+            flips = train.attacked(epoch, share, trace, start)
             model.train()
             optimizer.zero_grad()
             train_loss, logits = train.objective(loss, flips)
@@ -129,7 +129,7 @@ def _loop(
             good.check(epoch, {"parameters": torch.stack([value.detach().sum() for value in model.parameters()]).sum()})
             if average is not None:
                 average.update_parameters(model)
-            watch.lap("step")
+            trace.phase("step")
 
             # Attack the validation graph, and see how the model does there (Alg. 2, l. 9).
             model.eval()
@@ -139,11 +139,11 @@ def _loop(
                 if train.adversary is not None:
                     measured |= _measure("clean_train", train, loss) | _measure("clean_val", val, loss)
                     good.check(epoch, measured)
-                    watch.lap("validation")
+                    trace.phase("validation")
                 # With the whole budget, so that epochs compare.
-                measured |= _measure("val", val, loss, val.attacked(epoch, float(not warming_up), watch))
+                measured |= _measure("val", val, loss, val.attacked(epoch, float(not warming_up), trace))
                 good.check(epoch, measured)
-                watch.lap("validation")
+                trace.phase("validation")
             record = _record(epoch, measured, val.model)
             state.records.append(record)
             if observe is not None:
@@ -161,7 +161,7 @@ def _loop(
                 state.stopped = "max_epochs"
 
             state.next_epoch, state.seconds = epoch + 1, time.perf_counter() - started
-            for phase, seconds in watch.seconds.items():
+            for phase, seconds in trace.seconds.items():
                 state.phases[phase] = state.phases.get(phase, 0.0) + seconds
             if file is not None and file.due(state):
                 file.save(state, model, optimizer, average)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof.graph import check_data
+from edgeproof._checks import check_data
 from edgeproof.models.predict import predict
 
 

@@ -18,7 +18,7 @@ from edgeproof.splits import Split
 from edgeproof.training.checkpoint import beside, check_goes_on
 from edgeproof.training.config import MOST_SEEDS, TrainConfig
 from edgeproof.training.history import History
-from edgeproof.training.loop import fit, identity
+from edgeproof.training.loop import identity, run_epochs
 
 # A model whose validation accuracy is further below that of the best has failed, and has no vote.
 _FAILED = 0.1
@@ -90,7 +90,7 @@ def vote(
     for index, (seed, file) in enumerate(zip(seeds, files, strict=True)):
         labeller = another(model, seed)
         try:
-            history = fit(
+            history = run_epochs(
                 labeller,
                 split,
                 replace(config, seed=seed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.graph import flip_pairs
 from edgeproof.losses import Loss
 from edgeproof.models import WithObjective, graph_of
@@ -32,9 +32,9 @@ class Stage:
         self.graph = graph_of(model, data)
         self.adversary = None if threat is None else Adversary(threat, model, data, nodes, labels, seed)
 
-    def attacked(self, epoch: int, share: float, watch: Watch, start: Tensor | None = None) -> Tensor | None:
+    def attacked(self, epoch: int, share: float, trace: AttackTrace, start: Tensor | None = None) -> Tensor | None:
         """Flips of the adversary, with this share of its budget; none where there is no adversary."""
-        return None if self.adversary is None else self.adversary.find(epoch, share, watch, start)
+        return None if self.adversary is None else self.adversary.find(epoch, share, trace, start)
 
     def logits(self, flips: Tensor | None = None) -> Tensor:
         """Logits of the nodes that count, on the graph with these flips."""

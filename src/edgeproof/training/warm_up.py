@@ -11,7 +11,7 @@ from edgeproof.splits import Split
 from edgeproof.training.checkpoint import beside
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import History
-from edgeproof.training.loop import fit
+from edgeproof.training.loop import run_epochs
 
 
 def alone(config: TrainConfig) -> TrainConfig:
@@ -34,7 +34,7 @@ def warm_up(
     """
     nodes = split.train.nodes
     try:
-        return fit(
+        return run_epochs(
             model,
             split,
             alone(config),

@@ -3,7 +3,7 @@
 The driver hands out every training as a task of its own, keeps the model that comes back, and hands it on to the tasks that
 measure it. A certificate's random graphs are spread over several tasks, and one more decides what follows from their votes. A
 task whose worker or node dies is given to another one, by Ray; a model or a measurement that has come back is in the driver's
-store, and never asked for again. Votes are in no store before all of a certificate's have come back.
+store, and never asked for again. ClassCounts are in no store before all of a certificate's have come back.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import _plain_projections, numba_cpu, reference, triton_gpu
-from edgeproof.propagation.kernels.dispatch import Backend
+from edgeproof.kernels import _plain_projections, numba_cpu, reference, triton_gpu
+from edgeproof.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
 

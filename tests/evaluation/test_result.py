@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import edgeproof as ep
-from edgeproof.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.splits import Split
 
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._modes import evaluating
-from edgeproof._modules import caching_layer, check_module
-from edgeproof.graph import check_data
+from edgeproof._checks import check_data, check_module
+from edgeproof._modules import caching_layer, eval_mode
 from edgeproof.propagation import EdgeGradientEngine
-from edgeproof.propagation.adopt import CannotAdoptError, adopt
-from edgeproof.propagation.copies import Diffusing
-from edgeproof.propagation.in_graph import HOLDS_A_GRAPH, every_logit, nodes_hear_each_other, some_pairs
+from edgeproof.propagation.autograd_path import HOLDS_A_GRAPH, every_logit, nodes_interact, some_pairs
+from edgeproof.propagation.batched_graphs import EncodeDiffuse
+from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg_layers
 
 # Equal up to rounding, relative to the largest logit.
 _EQUAL = {torch.float32: 1e-4, torch.float64: 1e-9}
@@ -158,11 +157,11 @@ class _Asked:
         else:
             self._note(question, True, "no graph changes what it says of the next")
 
-    def listens(self, listens: bool, nodes_hear_each_other: Callable[[], bool]) -> bool:
+    def listens(self, listens: bool, nodes_interact: Callable[[], bool]) -> bool:
         question = "depends on the edges?"
         if listens:
             self._note(question, True, "fewer edges change its logits")
-        elif nodes_hear_each_other():
+        elif nodes_interact():
             self._note(question, False, f"it {HOLDS_A_GRAPH}")
             return False
         else:
@@ -188,11 +187,11 @@ class _Asked:
 
 
 def _where_weights_come_from(model: nn.Module, data: Data) -> str:
-    if isinstance(model, Diffusing):
+    if isinstance(model, EncodeDiffuse):
         return "written for it"
     try:
-        adopt(model, data)
-    except CannotAdoptError as error:
+        convert_pyg_layers(model, data)
+    except UnsupportedLayerError as error:
         return f"by its own edge_weight ({error})"
     return "by its layers of torch_geometric, which are known here"
 
@@ -210,12 +209,12 @@ def _nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
     # A graph without edges shows nothing.
     if not data.edge_index.numel():
         return False
-    with evaluating(model):
-        return nodes_hear_each_other(model, data)
+    with eval_mode(model):
+        return nodes_interact(model, data)
 
 
 def _answer(model: nn.Module, data: Data) -> Tensor:
-    with evaluating(model):
+    with eval_mode(model):
         logits: Tensor = model(data.x, data.edge_index)
     return logits
 

@@ -9,8 +9,8 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.attacks import project_global, resample, sample_block
+from edgeproof.kernels.cuda_graph import record
 from edgeproof.propagation import EdgeGradientEngine, Pairs
-from edgeproof.propagation.captured import record
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA GPU", allow_module_level=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgeproof._checks import check_pairs
 from edgeproof.attacks.base import Attack
 from edgeproof.attacks.target import Target
-from edgeproof.attacks.watch import Watch
+from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
-from edgeproof.propagation.pairs import check_pairs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GivenFlips(Attack):
+class FixedFlips(Attack):
     """Apply these flips: an attack found elsewhere, held to the budget and judged like any other.
 
     Args:
@@ -27,7 +27,7 @@ class GivenFlips(Attack):
     >>> one, other = (models.build(name, 21, 2, seed=0) for name in ("GCN", "GPRGNN"))
     >>> from edgeproof.attacks import GreedyRBCD
     >>> found = GreedyRBCD(steps=5)(one, data, nodes, Budget(20))
-    >>> GivenFlips(flips=found.flips, origin="GCN")(other, data, nodes, Budget(20)).flips.equal(found.flips)
+    >>> FixedFlips(flips=found.flips, origin="GCN")(other, data, nodes, Budget(20)).flips.equal(found.flips)
     True
     """
 
@@ -37,9 +37,9 @@ class GivenFlips(Attack):
     def num_steps(self, budget: Budget) -> int:
         return 0
 
-    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, watch: Watch) -> Tensor:
+    def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         check_pairs(self.flips, target.num_nodes)
         return self.flips.to(target.device)
 
     def __repr__(self) -> str:
-        return f"GivenFlips({self.flips.size(1)} flips, origin={self.origin!r})"
+        return f"FixedFlips({self.flips.size(1)} flips, origin={self.origin!r})"

@@ -1,4 +1,4 @@
-"""Votes: how often a model answered each class at each node, over random graphs."""
+"""ClassCounts: how often a model answered each class at each node, over random graphs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Votes:
+class ClassCounts:
     """Counts of answers, and what they are counts of.
 
     Args:
@@ -48,7 +48,7 @@ class Votes:
         write_tensors(path, tensors, header)
 
     @classmethod
-    def load(cls, path: str | Path) -> Votes:
+    def load(cls, path: str | Path) -> ClassCounts:
         """Read what :meth:`save` wrote; raises ``ValueError`` for anything else."""
         header, tensors = read_tensors(path)
         if header.get("votes") != _FORMAT:
@@ -75,12 +75,12 @@ class Share:
     """Some of the votes of one seed, counted apart from the others.
 
     Args:
-        choosing: as those of :class:`Votes`.
+        choosing: as those of :class:`ClassCounts`.
         bounding: likewise.
         seed: which random graphs.
         samples: which of them chose, and which bounded.
         total: how many there are of each kind in all shares together.
-        run: as that of :class:`Votes`.
+        run: as that of :class:`ClassCounts`.
     """
 
     choosing: Tensor
@@ -91,7 +91,7 @@ class Share:
     run: dict[str, Any]
 
 
-def join(shares: Iterable[Share]) -> Votes:
+def join(shares: Iterable[Share]) -> ClassCounts:
     """All votes of one seed, from their shares in any order.
 
     Raises:
@@ -122,13 +122,13 @@ def join(shares: Iterable[Share]) -> Votes:
         drawn = (share.samples[0].stop, share.samples[1].stop)
     if drawn != first.total:
         raise ValueError(f"expected shares of {first.total} samples in all, got those of the first {drawn}")
-    votes = Votes(choosing, bounding, {first.seed: drawn}, first.run)
+    votes = ClassCounts(choosing, bounding, {first.seed: drawn}, first.run)
     votes._check()
     return votes
 
 
-def merge(votes: Iterable[Votes]) -> Votes:
-    """Votes from several machines together: counts add up.
+def merge(votes: Iterable[ClassCounts]) -> ClassCounts:
+    """ClassCounts from several machines together: counts add up.
 
     Raises:
         ValueError: if they answer different questions, or two have a seed in common and so the same samples.
@@ -136,8 +136,8 @@ def merge(votes: Iterable[Votes]) -> Votes:
     votes = list(votes)
     if not votes:
         raise ValueError("expected votes to merge, got none")
-    if not all(isinstance(one, Votes) for one in votes):
-        raise TypeError(f"expected Votes to merge, got {', '.join(type(one).__name__ for one in votes)}")
+    if not all(isinstance(one, ClassCounts) for one in votes):
+        raise TypeError(f"expected ClassCounts to merge, got {', '.join(type(one).__name__ for one in votes)}")
     total = votes[0]
     for more in votes[1:]:
         check_same_run(more.run, total.run, f"the votes of seeds {sorted(more.streams)}")

@@ -1,7 +1,7 @@
 """Which kernels serve which inputs.
 
 A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and the kernels of
-:class:`Backend`; what they compute, :mod:`~edgeproof.propagation.kernels.reference` defines.
+:class:`Backend`; what they compute, :mod:`~edgeproof.kernels.reference` defines.
 The first backend without a reason against the inputs at hand serves them.
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol
 from torch import Tensor
 
 from edgeproof._names import look_up
-from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.kernels import numba_cpu, reference, triton_gpu
 
 
 class Backend(Protocol):
@@ -65,9 +65,11 @@ class Backend(Protocol):
 
     def merge(self, few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def narrow(self, values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]: ...
+    def bracket_threshold(self, values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def lowered(self, values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor: ...
+    def apply_threshold(
+        self, values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float
+    ) -> Tensor: ...
 
     def take_largest(
         self, p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
@@ -218,16 +220,18 @@ def pairs_above(
     return choose((b, h, node), backend).pairs_above(b, h, node, threshold, capacity)
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:
+def bracket_threshold(
+    values: Tensor, thresholds: Tensor, budget: Tensor, *, backend: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Between which thresholds what lies above them, at most 1 of each value, falls to the budget, by the backend chosen."""
-    return choose((values,), backend).narrow(values, thresholds, budget)
+    return choose((values,), backend).bracket_threshold(values, thresholds, budget)
 
 
-def lowered(
+def apply_threshold(
     values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float, *, backend: str | None = None
 ) -> Tensor:
     """The values less a threshold between two, by the backend chosen."""
-    return choose((values,), backend).lowered(values, ends, budget, largest, large)
+    return choose((values,), backend).apply_threshold(values, ends, budget, largest, large)
 
 
 def merge(few: Tensor, many: Tensor, *, backend: str | None = None) -> tuple[Tensor, Tensor]:

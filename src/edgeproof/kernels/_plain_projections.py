@@ -12,7 +12,7 @@ _LOOKED_AT_FIRST, _LOOKED_AT_PER_FLIP, _LOOKED_AT_SHARE = 1024, 64, 1 / 16
 _SAMPLED = 1 << 16
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
+def bracket_threshold(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     r"""Between which thresholds :math:`t` the sum :math:`\sum_i \min(\max(x_i - t, 0), 1)` falls to the budget.
 
     No size and no branch depends on a value, so a GPU need not wait for the host.
@@ -38,7 +38,7 @@ def divide(sums: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Te
     return torch.lerp(ends[0, 0], ends[0, 1], steps), ends
 
 
-def lowered(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
+def apply_threshold(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
     """The values less the threshold at which the sum of :func:`narrow` falls to the budget, no less than 0 and no more than 1.
 
     Args:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import reference
+from edgeproof.kernels import reference
 
 try:
     import triton
 
-    from edgeproof.propagation.kernels import _triton_graphs as graphs
-    from edgeproof.propagation.kernels import _triton_greedy as greedy
-    from edgeproof.propagation.kernels import _triton_kernels as programs
+    from edgeproof.kernels import _triton_graphs as graphs
+    from edgeproof.kernels import _triton_greedy as greedy
+    from edgeproof.kernels import _triton_kernels as programs
 except ImportError:
     triton = None
 
@@ -54,7 +54,7 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.spmm`.
+    """See :func:`edgeproof.kernels.reference.spmm`.
 
     cuSPARSE's, unless rows are known to be short: then several of them, side by side, are twice as fast.
     """
@@ -81,7 +81,7 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
 def insert_pairs(
     rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.insert_pairs`.
+    """See :func:`edgeproof.kernels.reference.insert_pairs`.
 
     Where there are not very many at a node, they are not sorted but listed by node, and ranked within its list.
     """
@@ -110,7 +110,7 @@ def insert_pairs(
 def normalize(
     rowptr: Tensor, col: Tensor, weight: Tensor, diagonal: Tensor, *, self_loops: bool, longest: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.normalize`; rows that are known to be short, side by side."""
+    """See :func:`edgeproof.kernels.reference.normalize`; rows that are known to be short, side by side."""
     rows = diagonal.numel()
     if longest is None or longest > _LONG or weight.requires_grad or not rows:
         return reference.normalize(rowptr, col, weight, diagonal, self_loops=self_loops)
@@ -124,7 +124,7 @@ def normalize(
 def normalized_terms(
     b: Sequence[Tensor], h: Sequence[Tensor], out: Sequence[Tensor], grad_x: Sequence[Tensor], scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.normalized_terms`; what a call left is read once."""
+    """See :func:`edgeproof.kernels.reference.normalized_terms`; what a call left is read once."""
     if reference.are_few(b):
         return reference.normalized_terms(b, h, out, grad_x, scale)
     rows, widths, scale = scale.numel(), [part.size(1) for part in b], scale.contiguous()
@@ -143,7 +143,7 @@ def normalized_terms(
 
 
 def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.table_at`."""
+    """See :func:`edgeproof.kernels.reference.table_at`."""
     out = table.new_empty(u.numel())
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
@@ -152,7 +152,7 @@ def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
 
 
 def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, kept_flip: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.compact`."""
+    """See :func:`edgeproof.kernels.reference.compact`."""
     up_to = there.cumsum(0, dtype=torch.int32)
     kept_flip.zero_()
     grid = (triton.cdiv(flip.numel(), 1024),)
@@ -162,7 +162,7 @@ def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, ke
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
+    """See :func:`edgeproof.kernels.reference.gathered_dot`."""
     out = a.new_empty(left.numel())
     if out.numel():
         sizes = _sizes(a.size(1))
@@ -173,7 +173,7 @@ def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
+    """See :func:`edgeproof.kernels.reference.pair_scores`."""
     out = b.new_empty(u.numel())
     if out.numel():
         sizes = _sizes(b.size(1))
@@ -223,7 +223,7 @@ def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity:
 
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    """See :func:`edgeproof.kernels.reference.unrank_pairs`."""
     number = number.contiguous()
     u, v = torch.empty_like(number), torch.empty_like(number)
     if number.numel():
@@ -232,31 +232,33 @@ def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     return u, v
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.narrow`; parts are added up in a fixed order."""
+def bracket_threshold(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.kernels.reference.bracket_threshold`; parts are added up in a fixed order."""
     values, thresholds = _gapless(values, thresholds)
     parts, count = triton.cdiv(values.numel(), _PART), thresholds.numel()
     sums = torch.empty(parts, count, dtype=torch.float64, device=values.device)
     programs.clipped_sums[(parts,)](values, thresholds, sums, values.numel(), PART=_PART, STEP=128, THRESHOLDS=count)
     divided, ends = torch.empty_like(thresholds), thresholds.new_empty(2, 2)
-    programs.narrow[(1,)](sums, thresholds, budget, divided, ends, parts, ROWS=128, THRESHOLDS=count, num_warps=8)
+    programs.bracket_threshold[(1,)](
+        sums, thresholds, budget, divided, ends, parts, ROWS=128, THRESHOLDS=count, num_warps=8
+    )
     return divided, ends
 
 
-def lowered(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.lowered`."""
+def apply_threshold(values: Tensor, ends: Tensor, budget: Tensor, largest: Tensor, large: float) -> Tensor:
+    """See :func:`edgeproof.kernels.reference.apply_threshold`."""
     values, ends = _gapless(values, ends)
     out = torch.empty_like(values)
     if out.numel():
         grid = (triton.cdiv(out.numel(), 1024),)
-        programs.lowered[grid](values, ends, budget, largest, out, out.numel(), LARGE=large, PART=1024)
+        programs.apply_threshold[grid](values, ends, budget, largest, out, out.numel(), LARGE=large, PART=1024)
     return out
 
 
 def take_largest(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_largest`: all are sorted, then one program goes through a row."""
+    """See :func:`edgeproof.kernels.reference.take_largest`: all are sorted, then one program goes through a row."""
     p, u, v = _gapless(p, u, v)
     rows, count = p.shape
     value, position = p.sort(dim=1, descending=True, stable=True)

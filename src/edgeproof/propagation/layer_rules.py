@@ -17,18 +17,18 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
 
-from edgeproof._modes import evaluating
-from edgeproof._modules import check_module
+from edgeproof._checks import check_module
+from edgeproof._modules import eval_mode
 from edgeproof.propagation.adjacency import Adjacency, as_adjacency
 from edgeproof.propagation.attention import attention
+from edgeproof.propagation.message_rules import Plain
 from edgeproof.propagation.propagate import propagate
-from edgeproof.propagation.rules import Plain
 
 # How far the logits of a model and of what replaces it may differ, relative to the largest.
 _AGREE = {torch.float32: 1e-4, torch.float64: 1e-10}
 
 
-class CannotAdoptError(ValueError):
+class UnsupportedLayerError(ValueError):
     """A model does more with its graph than to hand it to layers that are known here."""
 
 
@@ -82,25 +82,27 @@ class EdgeWeighted(nn.Module):
     def _compare(self, x: Tensor, adjacency: Adjacency) -> None:
         """Raise unless the model itself gives the same, where all weights are 1."""
         there, pattern = adjacency.weight > 0, adjacency.pattern
-        with evaluating(self):
+        with eval_mode(self):
             try:
                 logits = self.inner(x, Adjacency(pattern, there.to(x.dtype), rule=Plain()))
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:
-                raise CannotAdoptError(
+                raise UnsupportedLayerError(
                     f"it looks into its graph, not only its layers do ({type(error).__name__}: {error})"
                 ) from error
         # Where this module has been moved or cast since, the model has not: a copy of it gets the tensors that are here.
         pairs = zip(_tensors(self._original[0]), _tensors(self.inner), strict=True)
         original = _copied(self._original[0], {id(theirs): mine for theirs, mine in pairs})
-        with evaluating(original):
+        with eval_mode(original):
             expected = original(x, torch.stack([pattern.col, pattern.row])[:, there])
         same = isinstance(logits, Tensor) and isinstance(expected, Tensor) and logits.shape == expected.shape
         if not same or not bool(
             ((expected - logits).abs() <= _AGREE.get(logits.dtype, 1e-2) * expected.abs().max() + 1e-12).all()
         ):
-            raise CannotAdoptError("it gives other logits with its layers replaced: they are not all of its messages")
+            raise UnsupportedLayerError(
+                "it gives other logits with its layers replaced: they are not all of its messages"
+            )
 
 
 class _Layer(nn.Module, ABC):
@@ -201,21 +203,21 @@ _LAYERS: dict[type, tuple[type[_Layer], tuple[str, ...], dict[str, Any]]] = {
 _WEIGHTLESS = (SAGEConv, GINConv)
 
 
-def adopt(model: nn.Module, data: Data) -> EdgeWeighted:
+def convert_pyg_layers(model: nn.Module, data: Data) -> EdgeWeighted:
     """The model with its layers replaced, where that gives the same logits on this graph.
 
     Made anew on every call: what becomes of the model later, other than the values of its parameters, is not seen here.
 
     Raises:
-        CannotAdoptError: with the reason, if it cannot be done or does not give the same.
+        UnsupportedLayerError: with the reason, if it cannot be done or does not give the same.
     """
     weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
     if weightless:
-        raise CannotAdoptError(
+        raise UnsupportedLayerError(
             f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) weighs its messages"
         )
     adopted = EdgeWeighted(model)
-    with torch.no_grad(), evaluating(adopted):
+    with torch.no_grad(), eval_mode(adopted):
         adopted(data.x, data.edge_index)
     return adopted
 
@@ -225,7 +227,7 @@ def _with_layers_replaced(model: nn.Module) -> nn.Module:
     inner = _copied(model, {id(tensor): tensor for tensor in _tensors(model)})
     layers = {id(module): _replaced(module) for module in inner.modules() if isinstance(module, MessagePassing)}
     if not layers:
-        raise CannotAdoptError("it has no layers of torch_geometric.nn")
+        raise UnsupportedLayerError("it has no layers of torch_geometric.nn")
     if id(inner) in layers:
         return layers[id(inner)]
     for parent in list(inner.modules()):
@@ -245,21 +247,23 @@ def _copied(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
     try:
         return copy.deepcopy(model, cast(dict[int, Any], dict(tensors)))
     except Exception as error:
-        raise CannotAdoptError(f"it cannot be copied: {error}") from error
+        raise UnsupportedLayerError(f"it cannot be copied: {error}") from error
 
 
 def _replaced(conv: nn.Module) -> _Layer:
     name = type(conv).__name__
     if type(conv) not in _LAYERS:
         known = ", ".join(layer.__name__ for layer in _LAYERS)
-        raise CannotAdoptError(f"its layer {name} is none of {known}")
+        raise UnsupportedLayerError(f"its layer {name} is none of {known}")
     layer, joins, needed = _LAYERS[type(conv)]
     if conv.aggr not in joins:
-        raise CannotAdoptError(f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, joins))}")
+        raise UnsupportedLayerError(
+            f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, joins))}"
+        )
     for setting, value in {"flow": "source_to_target", **needed}.items():
         found = getattr(conv, setting)
         if found != value:
-            raise CannotAdoptError(f"its layer {name} has {setting}={found!r}, expected {value!r}")
+            raise UnsupportedLayerError(f"its layer {name} has {setting}={found!r}, expected {value!r}")
     replaced = layer(conv)
     replaced.training = conv.training
     return replaced

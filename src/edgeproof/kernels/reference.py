@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from edgeproof.propagation.kernels import _plain_projections as projections
+from edgeproof.kernels import _plain_projections as projections
 
 name = "reference"
 summary = "plain torch; any device; float32 and float64"
 
-narrow = projections.narrow
-lowered = projections.lowered
+bracket_threshold = projections.bracket_threshold
+apply_threshold = projections.apply_threshold
 take_largest = projections.take_largest
 
 # Pairs per slice of a gathered dot product: bounds the memory of the gathered rows.

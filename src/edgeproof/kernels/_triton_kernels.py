@@ -1,4 +1,4 @@
-"""Triton programs behind :mod:`~edgeproof.propagation.kernels.triton_gpu`. Importing this needs triton."""
+"""Triton programs behind :mod:`~edgeproof.kernels.triton_gpu`. Importing this needs triton."""
 # mypy: ignore-errors
 
 import triton
@@ -187,7 +187,7 @@ def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.c
 
 
 @triton.jit
-def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, THRESHOLDS: tl.constexpr):
+def bracket_threshold(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, THRESHOLDS: tl.constexpr):
     """Add up the parts; find the two thresholds between which the sum falls to the budget, and divide what lies between."""
     t = tl.arange(0, THRESHOLDS)
     total = tl.zeros([THRESHOLDS], dtype=tl.float64)
@@ -208,7 +208,7 @@ def narrow(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, T
 
 
 @triton.jit(do_not_specialize=["count"])
-def lowered(values, ends, budget, largest, out, count, LARGE: tl.constexpr, PART: tl.constexpr):
+def apply_threshold(values, ends, budget, largest, out, count, LARGE: tl.constexpr, PART: tl.constexpr):
     """out = min(max(value - threshold, 0), 1), where the sum, linear between the two ends, falls to the budget."""
     low, high = tl.load(ends), tl.load(ends + 1)
     most, least = tl.load(ends + 2), tl.load(ends + 3)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from edgeproof.attacks.projections import boxes
 from edgeproof.budget import Budget
+from edgeproof.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.kernels.dispatch import Backend
 from edgeproof.propagation import Adjacency
-from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
-from edgeproof.propagation.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -74,8 +74,8 @@ def cases(dtype: torch.dtype) -> dict[str, tuple[Sequence[Any], dict[str, Any]]]
         "weighted_median": ((random(NODES, 3), random(NODES, 5), torch.randint(0, NODES, (NODES, 5))), {}),
         "pairs_above": ((b, h, node, torch.tensor([3.0], dtype=dtype), 500), {}),
         "merge": ((torch.tensor([2, 5, 7]), torch.tensor([1, 5, 8, 9])), {}),
-        "narrow": ((flip, thresholds, budget), {}),
-        "lowered": ((flip, ends, budget, flip.amax(), 1024.0), {}),
+        "bracket_threshold": ((flip, thresholds, budget), {}),
+        "apply_threshold": ((flip, ends, budget, flip.amax(), 1024.0), {}),
         "take_largest": ((flip[None], u, v, total, local, UNIT), {"whole": False}),
         "compact": (
             (there, number, flip, torch.zeros(PAIRS, dtype=torch.long), torch.zeros(PAIRS, dtype=dtype)),

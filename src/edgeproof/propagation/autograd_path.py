@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._modes import evaluating
-from edgeproof.propagation.kernels import dispatch
+from edgeproof._modules import eval_mode
+from edgeproof.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, contained, num_pairs
 
 # Pairs that join the graph at once: bounds the memory of the autograd path.
@@ -28,7 +28,7 @@ _HEARD = 1e-3
 AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
 
 
-class InGraph:
+class AutogradPath:
     """A model on a graph in which any pairs are edges of any weight.
 
     Args:
@@ -78,7 +78,7 @@ class InGraph:
             known = ordered[place] == both[0] * self.num_nodes + both[1]
         weight = flip.new_ones(key.numel()).index_put((order[place[known]],), 1 - flips[known])
         edges = torch.cat([edge_index, both[:, ~known]], dim=1)
-        with evaluating(self.model), dispatch.using(self.backend):
+        with eval_mode(self.model), dispatch.using(self.backend):
             logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
         return checked_loss(self.loss(logits[self.nodes], self.labels)), logits
 
@@ -86,7 +86,7 @@ class InGraph:
         """What the model says of the clean graph; if it insists on weights, with weights of 1."""
         edges = self.data.edge_index
         ones = () if _takes(self.model, 2) else (self.data.x.new_ones(edges.size(1)),)
-        with evaluating(self.model), dispatch.using(self.backend), torch.no_grad():
+        with eval_mode(self.model), dispatch.using(self.backend), torch.no_grad():
             said: object = self.model(self.data.x, edges, *ones)
         return said
 
@@ -155,7 +155,7 @@ class InGraph:
             _, removed = self.run(torch.stack([edges // self.num_nodes, edges % self.num_nodes]), whole[: len(edges)])
             row, col = self.data.edge_index
             kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
-            with evaluating(self.model):
+            with eval_mode(self.model):
                 without = self.model(self.data.x, self.data.edge_index[:, kept], self.data.x.new_ones(int(kept.sum())))
         return all(
             bool((one - other).abs().max() <= AGREE[one.dtype] * other.abs().max() + 1e-12)
@@ -174,8 +174,8 @@ class InGraph:
         slack = _SLACK * torch.finfo(clean.dtype).eps * clean.abs().max()
         if bool(((clean - without).abs() > slack).any()):
             return False
-        with evaluating(self.model), dispatch.using(self.backend):
-            return nodes_hear_each_other(self.model, self.data)
+        with eval_mode(self.model), dispatch.using(self.backend):
+            return nodes_interact(self.model, self.data)
 
 
 # How it is said that a model shows an attack nothing.
@@ -185,7 +185,7 @@ HOLDS_A_GRAPH = (
 )
 
 
-def nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
+def nodes_interact(model: nn.Module, data: Data) -> bool:
     """Whether the features of some nodes matter to the logits of others, as gradients tell; those of an MLP do not."""
     with torch.inference_mode(False), torch.enable_grad():
         x = data.x.detach().clone().requires_grad_()

@@ -190,7 +190,7 @@ def test_models_that_cannot_be_copied_are_asked_themselves(data: Data) -> None:
 
 
 def test_what_is_no_model_or_no_graph_is_told_so(data: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch module, got str"):
+    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
         ep.evaluation.check_model("GCN", data)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="call it once first"):
         ep.evaluation.check_model(pyg.models.GCN(-1, 8, 2, 2), data)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from edgeproof._threads import share_with_torch
-from edgeproof.propagation.kernels import _numba_greedy as greedy
-from edgeproof.propagation.kernels import _plain_projections as projections
-from edgeproof.propagation.kernels import reference
+from edgeproof.kernels import _numba_greedy as greedy
+from edgeproof.kernels import _plain_projections as projections
+from edgeproof.kernels import reference
 
 name = "numba"
 summary = (
@@ -39,7 +39,7 @@ insert_pairs = reference.insert_pairs
 normalize = reference.normalize
 table_at = reference.table_at
 compact = reference.compact
-lowered = reference.lowered
+apply_threshold = reference.apply_threshold
 pairs_above = reference.pairs_above
 
 
@@ -51,7 +51,7 @@ def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.gathered_dot`."""
+    """See :func:`edgeproof.kernels.reference.gathered_dot`."""
     out = a.new_zeros(left.numel())
     if not a.size(1):
         return out
@@ -71,7 +71,7 @@ normalized_terms = partial(reference.normalized_terms, dot=row_dots, multiple=_L
 
 
 def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.pair_scores`."""
+    """See :func:`edgeproof.kernels.reference.pair_scores`."""
     out = b.new_empty(u.numel())
     _set_threads(u.numel() * b.size(1))
     _pair_scores(_array(b), _array(h), _array(node), _array(u), _array(v), _array(out))
@@ -79,7 +79,7 @@ def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Ten
 
 
 def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
-    """See :func:`edgeproof.propagation.kernels.reference.weighted_median`; nothing is sorted, and no row is gathered twice."""
+    """See :func:`edgeproof.kernels.reference.weighted_median`; nothing is sorted, and no row is gathered twice."""
     out = index.new_empty(index.size(0), x.size(1))
     _set_threads(index.numel() * x.size(1))
     half = reference.half_of(values.sum(dim=1))
@@ -88,7 +88,7 @@ def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
 
 
 def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.unrank_pairs`."""
+    """See :func:`edgeproof.kernels.reference.unrank_pairs`."""
     u, v = torch.empty_like(number), torch.empty_like(number)
     _set_threads(number.numel())
     _unrank_pairs(_array(number), num_nodes, _array(u), _array(v))
@@ -96,14 +96,14 @@ def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.merge`."""
+    """See :func:`edgeproof.kernels.reference.merge`."""
     merged, place = few.new_empty(few.numel() + many.numel()), torch.empty_like(few)
     size = _merge(_array(few), _array(many), _array(merged), _array(place))
     return merged[:size], place
 
 
-def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.narrow`; one pass, whatever the number of thresholds."""
+def bracket_threshold(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
+    """See :func:`edgeproof.kernels.reference.bracket_threshold`; one pass, whatever the number of thresholds."""
     _set_threads(values.numel())
     sums = _clipped_sums(_array(values), _array(thresholds))
     return projections.divide(torch.from_numpy(sums), thresholds, budget)
@@ -112,7 +112,7 @@ def narrow(values: Tensor, thresholds: Tensor, budget: Tensor) -> tuple[Tensor, 
 def take_largest(
     p: Tensor, u: Tensor, v: Tensor, total: Tensor, local: Tensor, unit: int, *, whole: bool
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`edgeproof.propagation.kernels.reference.take_largest`.
+    """See :func:`edgeproof.kernels.reference.take_largest`.
 
     Values are put into buckets, and of the largest, bucket by bucket, only what still fits at both ends is sorted: most nodes
     are soon full.

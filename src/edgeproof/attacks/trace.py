@@ -14,7 +14,7 @@ def ignore(done: int, text: str) -> None:
     """Moves no progress bar."""
 
 
-class Watch:
+class AttackTrace:
     """The record of one run, kept without making a GPU wait.
 
     Args:
@@ -28,9 +28,9 @@ class Watch:
         self._advance, self._done = advance, done
         self._losses: list[Tensor] = []
         self._marks: list[tuple[str, torch.cuda.Event | float]] = []
-        self.lap("")
+        self.phase("")
 
-    def lap(self, phase: str) -> None:
+    def phase(self, phase: str) -> None:
         """What happened since the last call was this phase."""
         mark: torch.cuda.Event | float = time.perf_counter()
         if self._cuda:

@@ -14,13 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
-from edgeproof._modes import evaluating
+from edgeproof._modules import eval_mode
 from edgeproof._tensors import on_host
+from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, one_by_one
-from edgeproof.certificates.votes import Votes
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.copies import Diffusing
+from edgeproof.propagation.batched_graphs import EncodeDiffuse
 
 # Samples that choose a class are numbered from here: never among those that bound its probability.
 _CHOOSING = 1 << 48
@@ -32,7 +32,7 @@ _SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
 _MOST, _MOST_ALONE = 4096, 64
 
 
-class Electorate:
+class SmoothedSampler:
     """A model and the random graphs that it is asked about.
 
     Args:
@@ -50,8 +50,8 @@ class Electorate:
         self.batch = self._batch_size(memory)
         self.side_by_side = self.side_by_side and (self.batch == 1 or self._keeps_apart())
 
-    def continue_with(self, votes: Votes, choosing: int, bounding: int, classes: int) -> Iterator[Votes]:
-        """Votes with more and more samples, until there are as many as wanted of each kind."""
+    def continue_with(self, votes: ClassCounts, choosing: int, bounding: int, classes: int) -> Iterator[ClassCounts]:
+        """ClassCounts with more and more samples, until there are as many as wanted of each kind."""
         (seed,) = votes.streams
         for kind, wanted in enumerate((choosing, bounding)):
             left = range(votes.streams[seed][kind], wanted)
@@ -95,9 +95,9 @@ class Electorate:
     def _logits(self, graphs: Adjacency, count: int) -> Tensor:
         if not self.side_by_side and count > 1:
             return torch.cat([self._logits(graph, 1) for graph in one_by_one(graphs, count)])
-        with evaluating(self.model), torch.no_grad():
+        with eval_mode(self.model), torch.no_grad():
             if self.encoded is not None:
-                assert isinstance(self.model, Diffusing)
+                assert isinstance(self.model, EncodeDiffuse)
                 return self.model.diffuse(self.encoded.repeat(count, 1), graphs)
             pattern = graphs.pattern
             edges = torch.stack([pattern.col, pattern.row])[:, graphs.weight > 0]
@@ -106,9 +106,9 @@ class Electorate:
 
     def _encode(self) -> Tensor | None:
         """What the first half of the model makes of the features; none for a model whose two halves are not all of it."""
-        if not isinstance(self.model, Diffusing):
+        if not isinstance(self.model, EncodeDiffuse):
             return None
-        with evaluating(self.model), torch.no_grad():
+        with eval_mode(self.model), torch.no_grad():
             encoded = self.model.encode(self.data.x)
             halves = self.model.diffuse(encoded, Adjacency.from_data(self.data))
             whole = self.model(self.data.x, self.data.edge_index)

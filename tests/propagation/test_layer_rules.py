@@ -17,7 +17,7 @@ import edgeproof as ep
 from edgeproof import losses
 from edgeproof.models import EdgeWeighted
 from edgeproof.propagation import EdgeGradientEngine
-from edgeproof.propagation.adopt import CannotAdoptError, adopt
+from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg_layers
 
 
 class Stack(nn.Module):
@@ -157,7 +157,7 @@ def test_models_without_weights_are_refused_until_they_are_wrapped(name: str, da
 
 def test_parameters_are_shared(data: Data) -> None:
     model = made(WEIGHTED["GCN"])
-    adopted = adopt(model, data)
+    adopted = convert_pyg_layers(model, data)
     assert {id(p) for p in adopted.parameters()} == {id(p) for p in model.parameters()}
     with torch.no_grad():
         for parameter in model.parameters():
@@ -214,7 +214,7 @@ def test_a_wrapped_model_is_compared_after_it_was_cast_and_only_once(data: Data)
     assert wrapped.state_dict().keys() == {f"inner.{name}" for name in model.state_dict()}
     late = EdgeWeighted(model)
     model.scale = 1.0
-    with pytest.raises(CannotAdoptError, match="it gives other logits with its layers replaced"):
+    with pytest.raises(UnsupportedLayerError, match="it gives other logits with its layers replaced"):
         late(data.x, data.edge_index)
 
 
@@ -303,8 +303,8 @@ SLOW: list[Callable[[], nn.Module]] = [
 @pytest.mark.parametrize("build", SLOW)
 def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Module], data: Data) -> None:
     model = made(build).eval()
-    with pytest.raises(CannotAdoptError):
-        adopt(model, data)
+    with pytest.raises(UnsupportedLayerError):
+        convert_pyg_layers(model, data)
     n = int(data.num_nodes or 0)
     engine = EdgeGradientEngine(model, data, torch.arange(n))
     assert engine.path == "autograd"
@@ -331,22 +331,24 @@ def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Modu
     ],
 )
 def test_reasons(layer: Callable[[], nn.Module], reason: str) -> None:
-    with pytest.raises(CannotAdoptError, match=reason):
+    with pytest.raises(UnsupportedLayerError, match=reason):
         EdgeWeighted(Stack(layer()))
 
 
 @pytest.mark.parametrize("build", [Locked, called_before])
 def test_what_cannot_be_copied_is_said_to_be_so(build: Callable[[], nn.Module]) -> None:
-    with pytest.raises(CannotAdoptError, match="it cannot be copied: "):
+    with pytest.raises(UnsupportedLayerError, match="it cannot be copied: "):
         EdgeWeighted(build())
 
 
 def test_models_that_are_none_or_not_ready_are_told_so(data: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch module, got str"):
+    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
         EdgeWeighted("GCN")  # type: ignore[arg-type]
     lazy = pyg.models.GCN(-1, 4, 2, 2)
     for use in (EdgeWeighted, lambda model: EdgeGradientEngine(model, data, torch.arange(7))):
-        with pytest.raises(ValueError, match=r"GCN has parameters without a size.*: call it once first"):
+        with pytest.raises(
+            ValueError, match=r"expected initialized parameters, got lazy ones in GCN: call the model once first"
+        ):
             use(lazy)
 
 
@@ -368,7 +370,7 @@ def test_a_third_argument_that_is_no_weight_is_told_so(data: Data) -> None:
 def test_layers_that_remember_their_first_graph_are_refused(layer: Callable[[], nn.Module], data: Data) -> None:
     model = made(lambda: Stack(layer()))
     untouched = copy.deepcopy(model)
-    with pytest.raises(ValueError, match=r"with cached=True, which answers every graph with the first one it saw"):
+    with pytest.raises(ValueError, match=r"with cached=True, which reuses the first graph"):
         EdgeGradientEngine(model, data, torch.arange(7))
     # And nothing was remembered by asking.
     fewer = data.edge_index[:, 2:]
@@ -383,7 +385,7 @@ def cached() -> nn.Module:
     "use",
     [
         lambda split, nodes: ep.attacks.DICE()(cached(), split.test.data, nodes, ep.Budget(3)),
-        lambda split, nodes: ep.attacks.GivenFlips(flips=torch.tensor([[0], [1]]), origin="another model")(
+        lambda split, nodes: ep.attacks.FixedFlips(flips=torch.tensor([[0], [1]]), origin="another model")(
             cached(), split.test.data, nodes, ep.Budget(3)
         ),
         lambda split, nodes: ep.certificates.SparseSmoothing().certify(cached(), split.test.data, nodes),
@@ -397,7 +399,7 @@ def cached() -> nn.Module:
 def test_nothing_is_measured_on_layers_that_remember(
     use: Callable[[ep.splits.Split, Tensor], object], split: ep.splits.Split
 ) -> None:
-    with pytest.raises(ValueError, match="GCN has a layer GCNConv with cached=True, which answers every graph"):
+    with pytest.raises(ValueError, match="GCN contains GCNConv with cached=True, which reuses the first graph"):
         use(split, torch.arange(10))
 
 

@@ -15,16 +15,16 @@ from edgeproof import losses
 from edgeproof._names import unknown_name
 from edgeproof.attacks.base import Attack, AttackResult, make_target
 from edgeproof.attacks.dice import DICE
-from edgeproof.attacks.given import GivenFlips
+from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
 from edgeproof.attacks.registry import available, build
 from edgeproof.attacks.suite import Entry, standard
 from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
+from edgeproof.evaluation.result import Score
 from edgeproof.evaluation.surrogate import imitate
 from edgeproof.models.predict import predict
-from edgeproof.result import Score
 
 # Results that a local search begins with.
 _STARTS = 4
@@ -168,7 +168,7 @@ def evaluate(
         on_other = GreedyRBCD(loss="log_margin")(
             other, data, nodes, budgets, labels=target.labels, seed=seed, backend=backend, progress=progress
         )
-        carried = (GivenFlips(flips=result.flips, origin="another model") for result in on_other)
+        carried = (FixedFlips(flips=result.flips, origin="another model") for result in on_other)
         table["transfer"] = [[run(attack, [budget])[0] for attack, budget in zip(carried, budgets, strict=True)]]
     worst = _cumulative_worst([result for runs in table.values() for result in runs], epsilons)
     if is_standard:
@@ -263,7 +263,7 @@ def _search(
         least = min(result.accuracy for result in allowed)
         starts = {tuple(result.flips.flatten().tolist()): result for result in allowed if result.accuracy == least}
         chosen = list(starts.values())[:_STARTS]
-        searches = [LocalSearch(start=GivenFlips(flips=start.flips, origin=repr(start.attack))) for start in chosen]
+        searches = [LocalSearch(start=FixedFlips(flips=start.flips, origin=repr(start.attack))) for start in chosen]
         results.append(min((run(search, [budget])[0] for search in searches), key=_accuracy))
     return [results]
 

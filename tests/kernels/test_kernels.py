@@ -14,9 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import edgeproof as ep
+from edgeproof.kernels import numba_cpu, reference, triton_gpu
+from edgeproof.kernels.dispatch import Backend
 from edgeproof.propagation import EdgeGradientEngine, search
-from edgeproof.propagation.kernels import numba_cpu, reference, triton_gpu
-from edgeproof.propagation.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -190,7 +190,7 @@ def test_narrowing(backend: Backend, budget: float, count: int) -> None:
     sums = (values.double()[:, None] - thresholds).clamp(0, 1).sum(dim=0)
     place = max(1, min(63, int((sums > budget).sum())))
     limit = torch.full((1,), budget, dtype=torch.float64, device=values.device)
-    divided, ends = backend.narrow(values, thresholds, limit)
+    divided, ends = backend.bracket_threshold(values, thresholds, limit)
     torch.testing.assert_close(ends[0], thresholds[place - 1 : place + 1])
     torch.testing.assert_close(ends[1], sums[place - 1 : place + 1], rtol=1e-5, atol=1e-4)
     expected = torch.linspace(float(ends[0, 0]), float(ends[0, 1]), 64, dtype=torch.float64, device=values.device)
@@ -225,12 +225,12 @@ def test_lowering(backend: Backend, scale: float, dtype: torch.dtype) -> None:
                 while float(rounded) < threshold:
                     rounded = torch.nextafter(rounded, torch.tensor(torch.inf, dtype=dtype))
                 threshold = float(rounded)
-            found = backend.lowered(values, around, limit, largest, 1024.0)
+            found = backend.apply_threshold(values, around, limit, largest, 1024.0)
             assert found.dtype == dtype
             # A GPU may multiply and add with one rounding.
             near = 4 * torch.finfo(dtype).eps * scale
             torch.testing.assert_close(found, (values.double() - threshold).clamp(0, 1).to(dtype), rtol=0, atol=near)
-    assert backend.lowered(values[:0], around, limit, largest, 1024.0).numel() == 0
+    assert backend.apply_threshold(values[:0], around, limit, largest, 1024.0).numel() == 0
 
 
 def test_reasons_name_what_is_missing() -> None:

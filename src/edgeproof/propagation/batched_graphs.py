@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._modes import evaluating
+from edgeproof._modules import eval_mode
 from edgeproof.propagation.adjacency import Adjacency
 
 # Nodes of all copies together.
@@ -18,7 +18,7 @@ _SIDE_BY_SIDE = 1 << 17
 
 
 @runtime_checkable
-class Diffusing(Protocol):
+class EncodeDiffuse(Protocol):
     """A model in two halves, as :class:`edgeproof.models.GraphModel` is."""
 
     def encode(self, x: Tensor) -> Tensor: ...
@@ -26,7 +26,7 @@ class Diffusing(Protocol):
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor: ...
 
 
-class Copies:
+class BatchedGraphs:
     """A model on copies of a graph, each with whole flips of its own.
 
     Args:
@@ -50,13 +50,13 @@ class Copies:
             encoded: the encoded features of one copy.
             sets: flips, shape ``[2, m]`` each; not checked.
         """
-        assert isinstance(self.model, Diffusing)
+        assert isinstance(self.model, EncodeDiffuse)
         n = int(self.data.x.size(0))
         sizes = torch.tensor([flips.size(1) for flips in sets]).to(self.data.x.device)
         joined = torch.cat(list(sets), dim=1)
         copy = torch.arange(len(sets), device=sizes.device).repeat_interleave(sizes, output_size=joined.size(1))
         pairs = joined + copy * n
-        with torch.no_grad(), evaluating(self.model):
+        with torch.no_grad(), eval_mode(self.model):
             graph = self._graph(len(sets)).perturbed(pairs, self.data.x.new_ones(pairs.size(1)))
             logits = self.model.diffuse(encoded.repeat(len(sets), 1), graph)
         return logits.view(len(sets), n, -1)

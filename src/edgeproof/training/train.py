@@ -9,17 +9,16 @@ import torch
 from torch import nn
 from typing_extensions import Unpack
 
+from edgeproof._checks import check_data, check_nodes, check_not_caching
 from edgeproof._files import check_writable
-from edgeproof._modules import check_forgets
 from edgeproof.attacks.base import Attack
-from edgeproof.graph import check_data, check_nodes
 from edgeproof.models import build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
 from edgeproof.training.checkpoint import beside, check_goes_on, files_beside
 from edgeproof.training.config import TrainConfig, TrainSettings
 from edgeproof.training.history import History, Observer
-from edgeproof.training.loop import fit, identity
+from edgeproof.training.loop import identity, run_epochs
 from edgeproof.training.presets import Preset, configure
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
 from edgeproof.training.warm_up import alone, warm_up
@@ -103,7 +102,7 @@ def train(
     outputs = _check_ready(model, split)
     if file is not None:
         check_goes_on(file, identity(model, split, config.after_warm_up(), threat))
-        if config.warms_up_apart:
+        if config.has_separate_warmup:
             check_goes_on(beside(file, "warmup"), identity(model, split, alone(config), None))
     known = self_training if isinstance(self_training, PseudoLabels) else None
     if known is not None:
@@ -118,7 +117,7 @@ def train(
             raise ValueError(
                 f"expected label models with the {outputs} classes of the model, got {answers} from {type(labeller).__name__}"
             )
-    if labeller is not None or config.warms_up_apart:
+    if labeller is not None or config.has_separate_warmup:
         _check_threat(model, split, threat, everyone=self_training is not False)
     if labeller is not None:
         known = vote(labeller, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
@@ -126,10 +125,10 @@ def train(
     if known is not None:
         nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
     seconds = 0.0
-    if config.warms_up_apart:
+    if config.has_separate_warmup:
         warmed = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
         seconds = warmed.seconds
-    history = fit(
+    history = run_epochs(
         model,
         split,
         config.after_warm_up(),
@@ -256,7 +255,7 @@ def _check_ready(model: nn.Module, split: Split) -> int:
     """
     if not isinstance(split, Split):
         raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
-    check_forgets(model)
+    check_not_caching(model)
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"expected a model with parameters to train, got none in {type(model).__name__}")

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import edgeproof as ep
+from edgeproof.kernels import dispatch, numba_cpu, reference, triton_gpu
+from edgeproof.kernels.dispatch import Backend
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs
 from edgeproof.propagation.adjacency import Filled, FilledAt
-from edgeproof.propagation.kernels import dispatch, numba_cpu, reference, triton_gpu
-from edgeproof.propagation.kernels.dispatch import Backend
 
 pytest.importorskip("triton", reason="triton is not installed")
 

@@ -1,0 +1,1 @@
+"""Kernels: one backend a module, chosen by :mod:`~edgeproof.kernels.dispatch`."""

@@ -1,1 +1,0 @@
-"""Kernels: one backend a module, chosen by :mod:`~edgeproof.propagation.kernels.dispatch`."""
