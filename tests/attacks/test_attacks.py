@@ -276,7 +276,7 @@ def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
         attack(model, small, nodes[:0], Budget(1))
     with pytest.raises(ValueError, match="one int64 label per node"):
         attack(model, small, nodes, Budget(1), labels=torch.tensor([0, 1]))
-    with pytest.raises(TypeError, match="expected a torch.nn.Module"):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
         attack(len, small, nodes, Budget(1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"expected logits of shape \[60, classes\] from Pair, got tuple"):
         attack(Pair(), small, nodes, Budget(1))

@@ -567,7 +567,7 @@ def test_bad_labels_are_told_before_anything_is_counted(
 
 
 def test_what_is_no_model_is_refused(sbm: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
         SMOOTHING.certify("GCN", sbm, torch.arange(5), 100)  # type: ignore[arg-type]
     for answer in (lambda x: (x, x), lambda x: x[:, 0], lambda x: x[:, :1], lambda x: x[:5]):
         model = build()

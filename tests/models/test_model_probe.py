@@ -190,9 +190,9 @@ def test_models_that_cannot_be_copied_are_asked_themselves(data: Data) -> None:
 
 
 def test_what_is_no_model_or_no_graph_is_told_so(data: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
         ep.evaluation.check_model("GCN", data)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="call it once first"):
+    with pytest.raises(ValueError, match="call the model once first"):
         ep.evaluation.check_model(pyg.models.GCN(-1, 8, 2, 2), data)
     matrix = to_torch_coo_tensor(data.edge_index, size=982)
     for graph in (Data(x=data.x, adj_t=matrix), Data(x=data.x, edge_index=matrix)):

@@ -342,13 +342,11 @@ def test_what_cannot_be_copied_is_said_to_be_so(build: Callable[[], nn.Module]) 
 
 
 def test_models_that_are_none_or_not_ready_are_told_so(data: Data) -> None:
-    with pytest.raises(TypeError, match="expected a torch.nn.Module, got str"):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
         EdgeWeighted("GCN")  # type: ignore[arg-type]
     lazy = pyg.models.GCN(-1, 4, 2, 2)
     for use in (EdgeWeighted, lambda model: EdgeGradientEngine(model, data, torch.arange(7))):
-        with pytest.raises(
-            ValueError, match=r"expected initialized parameters, got lazy ones in GCN: call the model once first"
-        ):
+        with pytest.raises(ValueError, match=r"got lazy ones in GCN: call the model once first"):
             use(lazy)
 
 
