@@ -50,7 +50,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         ep.load(path)
 
 
@@ -65,7 +65,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 def test_a_foreign_safetensors_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="but not one of edgeproof's"):
+    with pytest.raises(ValueError, match="that edgeproof did not write"):
         ep.load(path)
     serialization.write_tensors(path, {"weight": torch.zeros(3)}, {"some": "header"})
     with pytest.raises(ValueError, match="holds no model"):

@@ -133,7 +133,7 @@ def test_a_checkpoint_serves_no_other_run(split: Split, sbm: Data, path: Path) -
 def test_damaged_checkpoints_are_refused(split: Split, path: Path) -> None:
     options = {**OPTIONS, "max_epochs": 3}
     path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
     ep.save(build(), path)
     with pytest.raises(ValueError, match="is no training checkpoint"):
@@ -154,7 +154,7 @@ def test_a_file_of_another_run_is_noticed_before_anything_is_labelled(
     monkeypatch.setattr("edgeproof.training.warm_up.run_epochs", lambda *_, **__: pytest.fail("warmed up"))
     path.write_bytes(b"nonsense")
     for self_training in (False, True):
-        with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+        with pytest.raises(ValueError, match="damaged or not a safetensors file"):
             ep.train(build(), split, checkpoint=path, self_training=self_training, **options)  # type: ignore[arg-type]
     monkeypatch.undo()
     path.unlink()

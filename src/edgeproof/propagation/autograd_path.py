@@ -104,7 +104,7 @@ class AutogradPath:
             raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
         highest = int(self.labels.max())
         # Other losses may mean something else by labels.
-        if losses.is_known(self.loss) and highest >= logits.size(1):
+        if losses.is_builtin(self.loss) and highest >= logits.size(1):
             raise ValueError(f"expected labels between 0 and {logits.size(1) - 1}, the model's classes, got {highest}")
 
     def differentiate(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
