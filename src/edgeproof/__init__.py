@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from edgeproof import training as training
     from edgeproof._checks import check_data
     from edgeproof.budget import Budget
-    from edgeproof.evaluation import evaluate
+    from edgeproof.evaluation.evaluate import evaluate
     from edgeproof.graph import num_classes
     from edgeproof.models.io import load, save
-    from edgeproof.training import train
+    from edgeproof.training.train import train
 
 __all__ = [
     "Budget",
@@ -57,11 +57,11 @@ __all__ = [
 _FUNCTIONS = {
     "Budget": "edgeproof.budget",
     "check_data": "edgeproof._checks",
-    "evaluate": "edgeproof.evaluation",
+    "evaluate": "edgeproof.evaluation.evaluate",
     "load": "edgeproof.models.io",
     "num_classes": "edgeproof.graph",
     "save": "edgeproof.models.io",
-    "train": "edgeproof.training",
+    "train": "edgeproof.training.train",
 }
 _MODULES = {
     "analysis",

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 from rich.table import Table as RichTable
 
+from edgeproof._catalog import DATASETS, MODELS
+from edgeproof.cli._options import DEFAULT_STORE, StoreOption, check_name, check_store
 from edgeproof.cli._printing import print_table
-from edgeproof.cli.reproduce import DEFAULT_STORE, StoreOption, check_known, check_names, check_store
 from edgeproof.experiments import Record, Store
 from edgeproof.experiments.origins import Origin, row_of, weights_of
+from edgeproof.experiments.paper import STAND_IN
 from edgeproof.experiments.plan import TRAININGS, training_name
 from edgeproof.experiments.render import PROTOCOLS, as_text, check_format
 from edgeproof.experiments.values import KINDS
@@ -45,10 +47,11 @@ def results(
     """
     if form is not None:
         check_format(form)
-    check_names([dataset] if dataset else None, [model] if model else None)
-    check_known("kind", [kind] if kind else None, KINDS)
-    check_known("splits", [splits] if splits else None, [*PROTOCOLS, "transductive"])
-    check_known("training", [training] if training else None, TRAININGS)
+    check_name("dataset", dataset, [*DATASETS, STAND_IN])
+    check_name("model", model, MODELS)
+    check_name("kind", kind, KINDS)
+    check_name("splits", splits, [*PROTOCOLS, "transductive"])
+    check_name("training", training, TRAININGS)
     check_store(store)
     lines = [
         line
