@@ -62,7 +62,7 @@ def test_readme_table_matches_stored_results() -> None:
 def test_reproduction_page_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
     shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], of_several_models(store))
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce show --page"
 
 
 def test_figures_page_matches_stored_results() -> None:
@@ -70,8 +70,8 @@ def test_figures_page_matches_stored_results() -> None:
     for figure in FIGURES:
         measures = figure.measures()
         there = sum(store.get(measure.identity) is not None for measure in measures)
-        told = f"`edgeproof reproduce {figure.label}`: {there} of {len(measures)} measurements are there."
-        assert told in page, "edgeproof reproduce --figure-page"
+        told = f"`edgeproof reproduce run {figure.label}`: {there} of {len(measures)} measurements are there."
+        assert told in page, "edgeproof reproduce figures --page"
 
 
 @pytest.mark.parametrize("name", ["findings", "gaps", "certificates", "scale", "transductive", "last_bits"])

@@ -17,6 +17,9 @@ import yaml
 from markdown import Markdown
 from site_math import MathExtension, to_mathml
 
+from edgeproof.cli.app import COMMANDS
+from edgeproof.cli.reproduce import COMMANDS as REPRODUCE_COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
@@ -125,7 +128,7 @@ class TestDocstrings:
         code = "from typing import NamedTuple\nclass Row(NamedTuple):\n    name: str\n    size: int = 3\n"
         extensions = griffe.load_extensions(site_docstrings.RestructuredText)
         with griffe.temporary_visited_package("shop", {"__init__.py": code}, extensions=extensions) as package:
-            assert [(one.name, one.default) for one in package["Row"].parameters][1:] == [("name", None), ("size", "3")]
+            assert [(parameter.name, parameter.default) for parameter in package["Row"].parameters][1:] == [("name", None), ("size", "3")]
 
     def test_all_docstrings_convert(self) -> None:
         extensions = griffe.load_extensions(site_docstrings.RestructuredText)
@@ -133,12 +136,12 @@ class TestDocstrings:
         markdown, found = Markdown(extensions=[MathExtension(), "fenced_code"]), 0
         todo: list[Any] = [package]
         while todo:
-            one = todo.pop()
-            todo += [member for member in one.members.values() if not member.is_alias]
-            if one.docstring is None:
+            item = todo.pop()
+            todo += [member for member in item.members.values() if not member.is_alias]
+            if item.docstring is None:
                 continue
-            text = re.sub(r"```pycon\n.*?```", "", one.docstring.value, flags=re.DOTALL)
-            assert not re.search(r":[a-z]+:`|^\s*\.\. [a-z]+::|^\s*>>>", text, re.MULTILINE), one.path
+            text = re.sub(r"```pycon\n.*?```", "", item.docstring.value, flags=re.DOTALL)
+            assert not re.search(r":[a-z]+:`|^\s*\.\. [a-z]+::|^\s*>>>", text, re.MULTILINE), item.path
             found += markdown.reset().convert(text).count("<math")  # raises for what MathML cannot be made of
         assert found > 100
 
@@ -167,7 +170,7 @@ class TestFormulas:
 
 def test_command_line_page_documents_every_command() -> None:
     page = site_hooks.command_line()
-    for verb in ("demo", "train", "attack", "evaluate", "certify", "report", "datasets", "info"):
-        assert f"\n## edgeproof {verb}\n" in page
+    for name in [*COMMANDS, *(f"reproduce {name}" for name in REPRODUCE_COMMANDS)]:
+        assert f"\n## edgeproof {name}\n" in page
     assert "| `--dataset` |" in page
     assert "[bold]" not in page
