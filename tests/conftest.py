@@ -26,6 +26,42 @@ torch.set_num_threads(1)
 
 REAL_DATA = os.environ.get("EDGEPROOF_DATA")
 
+# Excluded from `make smoke`: tests that start many processes, train for long, or enumerate perturbations.
+NOT_SMOKE = (
+    "certificates/test_sampling.py",
+    "cli/",
+    "evaluation/test_brute_force.py",
+    "evaluation/test_evaluate.py",
+    "experiments/test_local_engine.py",
+    "experiments/test_ray_engine.py",
+    "paper/",
+    "report/test_browser.py",
+    "test_docs.py",
+    "test_examples.py",
+    "test_threads.py",
+    "training/test_checkpoint.py",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--smoke", action="store_true", help="run the fast core of the suite, with the first parameters of each test"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--smoke``, keep the first parametrization of each test outside of ``NOT_SMOKE``."""
+    if not config.getoption("--smoke"):
+        return
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        if not path.startswith(NOT_SMOKE):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    selected = list(first.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = selected
+
 
 @pytest.fixture(autouse=True)
 def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,8 @@ class TestDocstrings:
         code = "from typing import NamedTuple\nclass Row(NamedTuple):\n    name: str\n    size: int = 3\n"
         extensions = griffe.load_extensions(site_docstrings.RestructuredText)
         with griffe.temporary_visited_package("shop", {"__init__.py": code}, extensions=extensions) as package:
-            assert [(parameter.name, parameter.default) for parameter in package["Row"].parameters][1:] == [("name", None), ("size", "3")]
+            parameters = [(parameter.name, parameter.default) for parameter in package["Row"].parameters]
+            assert parameters[1:] == [("name", None), ("size", "3")]
 
     def test_all_docstrings_convert(self) -> None:
         extensions = griffe.load_extensions(site_docstrings.RestructuredText)

@@ -225,7 +225,7 @@ def test_a_dishonest_attack_is_caught(small: Data) -> None:
         def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
             return torch.tensor([[0, 1, 2], [1, 2, 3]])
 
-    with pytest.raises(BudgetExceededError, match="the budget is 2 flips in all, got 3"):
+    with pytest.raises(BudgetExceededError, match="the budget is 2 flips in total, got 3"):
         Greedy()(build("GCN", small), small, torch.arange(5), Budget(2))
 
 
