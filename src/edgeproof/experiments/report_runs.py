@@ -41,9 +41,8 @@ def read_file(file: Path) -> list[tuple[str, Run]]:
     """Read a stored record, or else a result file of a command."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        # read_result raises with a message.
-        return reading.read_result(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(content, dict) or "identity" not in content:
         return reading.read_result(file)
     record = Record.of(content)
