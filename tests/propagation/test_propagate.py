@@ -63,7 +63,7 @@ def test_a_backend_can_be_forced_and_a_refusal_gives_its_reasons() -> None:
     assert propagate(adjacency, torch.ones(3, 1), backend="reference").flatten().tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="unknown backend 'referense': did you mean 'reference'"):
         propagate(adjacency, torch.ones(3, 1), backend="referense")
-    with pytest.raises(ValueError, match=r"no kernel backend can serve .*reference: needs float32 or float64"):
+    with pytest.raises(ValueError, match=r"no kernel backend supports .*reference: needs float32 or float64"):
         propagate(adjacency, torch.ones(3, 1, dtype=torch.float16))
 
 
