@@ -61,6 +61,13 @@ def test_gathered_dot_and_pair_scores(
     check_close(backend.gathered_dot(b.T.contiguous().T, h, u, v), reference.gathered_dot(b, h, u, v))
 
 
+def test_reference_slices_long_gathers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 9, 4, generator=generator)
+    left, right = torch.randint(0, 9, (2, (1 << 19) + 50), generator=generator)
+    torch.testing.assert_close(reference.gathered_dot(a, b, left, right), (a @ b.T)[left, right])
+
+
 @pytest.mark.parametrize("channels", [1, 3, 6, 60])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_score_of_a_pair_does_not_depend_on_the_other_pairs(backend: Backend, channels: int) -> None:
