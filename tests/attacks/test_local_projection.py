@@ -14,7 +14,6 @@ from torch import Tensor
 
 import edgeproof as ep
 from edgeproof.attacks import discretize, project_local
-from edgeproof.kernels import _plain_projections
 
 
 def algorithm_1(p: list[float], pairs: list[tuple[int, int]], total: float, local: list[int]) -> list[float]:
@@ -52,21 +51,6 @@ def test_it_is_algorithm_1(case: tuple[Tensor, Tensor, ep.Budget]) -> None:
     for backend in ("reference", "numba"):
         with ep.kernels.dispatch.using(backend):
             assert torch.equal(project_local(p, pairs, budget), found)
-
-
-@pytest.mark.parametrize("at_first", [1, 3, 8])
-def test_it_is_algorithm_1_a_few_pairs_at_a_time(at_first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few enough that pairs without room are left out, and that a fraction of a pair is all that is left."""
-    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_FIRST", at_first)
-    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_PER_FLIP", 0)
-    random = np.random.default_rng(at_first)
-    pairs = list(combinations(range(8), 2))
-    for _ in range(1000):
-        p = random.integers(-8, 68, len(pairs)) / 64
-        total, local = int(random.integers(1, 6)), random.integers(0, 3, 8)
-        budget = ep.Budget(total, torch.from_numpy(local))
-        expected = algorithm_1(p.tolist(), pairs, total, local.tolist())
-        assert project_local(torch.from_numpy(p), torch.tensor(pairs).T, budget).tolist() == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -151,19 +135,6 @@ def test_whole_flips_against_the_best_choice() -> None:
         limits = LinearConstraint(constraints(pairs, n), ub=np.append(local, total))
         best = -milp(-p, constraints=limits, bounds=Bounds(0, 1), integrality=np.ones(len(p))).fun
         assert best / 2 <= greedy <= best + 1e-9
-
-
-@pytest.mark.parametrize("total", [5, 300, 10**6])
-def test_looking_at_the_largest_first_changes_nothing(total: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    block = ep.attacks.sample_block(200, 10_000, generator=generator)
-    p = torch.randn(len(block.pairs), generator=generator) * 0.05
-    budget = ep.Budget(total, torch.randint(0, 4, (200,), generator=generator))
-    everything = project_local(p, block.pairs, budget)
-    monkeypatch.setattr(_plain_projections, "_LOOKED_AT_FIRST", 8)
-    monkeypatch.setattr(_plain_projections, "_SAMPLED", 500)
-    assert torch.equal(project_local(p, block.pairs, budget), everything)
-    assert bool(everything.any())
 
 
 def test_without_local_budgets_only_the_total_counts() -> None:

@@ -10,11 +10,9 @@ import torch
 from scipy.stats import binomtest, chi2, chi2_contingency
 from torch_geometric.data import Data
 
-import edgeproof as ep
-from edgeproof.certificates import sampling
 from edgeproof.certificates.regions import Noise
-from edgeproof.certificates.sampling import Sampler, one_by_one, uniform
-from edgeproof.propagation.adjacency import Pattern
+from edgeproof.certificates.sampling import Sampler, one_by_one
+from edgeproof.kernels.reference_sampling import STEP
 
 NOISES = [(0.01, 0.6), (0.3, 0.0), (0.0, 0.4), (0.5, 0.9)]
 
@@ -24,41 +22,6 @@ def dense(sampler: Sampler, first: int, count: int) -> torch.Tensor:
     n = sampler.num_nodes
     matrix = sampler.draw(first, count, torch.float64).dense()
     return torch.stack([matrix[s * n : (s + 1) * n, s * n : (s + 1) * n] for s in range(count)])
-
-
-def check_same(one: Pattern, two: Pattern) -> None:
-    for name in ("rowptr", "col", "diagonal"):
-        assert torch.equal(getattr(one, name).cpu(), getattr(two, name).cpu())
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_compiled_and_plain_draws_are_the_same(noise: tuple[float, float], sbm: Data) -> None:
-    sampler = Sampler.of(sbm, Noise(*noise), seed=2**40 + 7)
-    for first, count in ((0, 5), (3, 1), (10**6, 2)):
-        check_same(sampler._draw_compiled(first, count), sampler._draw_with_torch(first, count))
-
-
-@pytest.mark.parametrize("noise", [*NOISES, (0.05, 0.5)])
-@pytest.mark.parametrize("case", ["graph", "sbm", "no edges"])
-def test_draws_on_a_gpu_are_the_same(
-    case: str, noise: tuple[float, float], graph: Data, sbm: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On machines without one by Triton's interpreter."""
-    pytest.importorskip("triton", reason="triton is not installed")
-    if case == "sbm":
-        # Too few gaps at first, so that more must be asked for.
-        monkeypatch.setattr(sampling, "_most_gaps", lambda total, p: 64)
-    data = {
-        "graph": graph,
-        "sbm": sbm,
-        "no edges": Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long)),
-    }[case]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for first, count in ((0, 2), (10**6, 1)):
-        expected = Sampler.of(data, Noise(*noise), seed=2**40 + 7)._draw_with_torch(first, count)
-        found = Sampler.of(data.to(device), Noise(*noise), seed=2**40 + 7)._draw_with_triton(first, count)
-        check_same(found, expected)
-        assert found.longest == int(expected.rowptr.diff().amax())
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -79,7 +42,7 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
 
 def test_no_two_seeds_have_a_sample_in_common(sbm: Data) -> None:
     """Nor seeds that are a step of the generator apart."""
-    step = ep.certificates._compiled_sampling.STEP % 2**63
+    step = STEP % 2**63
     graphs = [dense(Sampler.of(sbm, Noise(0.02, 0.5), seed), 0, 3) for seed in (0, 1, step)]
     every = torch.cat(graphs).flatten(1)
     assert every.unique(dim=0).size(0) == 9
@@ -125,16 +88,6 @@ def test_every_pair_is_flipped_with_its_probability_and_independently(noise: tup
     # Two hundred and ten p-values that are uniform if all is independent.
     assert min(tests) > 1e-5
     assert 0.4 < float(np.mean(tests)) < 0.6
-
-
-def test_numbers_are_uniform() -> None:
-    drawn = uniform(3, torch.arange(200)[:, None], torch.arange(500)).numpy()
-    assert ((drawn >= 0) & (drawn < 1)).all()
-    counts = np.histogram(drawn, bins=100, range=(0, 1))[0]
-    assert 1e-3 < chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 99) < 1 - 1e-3
-    # Neighbouring draws and neighbouring samples do not go together.
-    for one, two in ((drawn[:, :-1], drawn[:, 1:]), (drawn[:-1], drawn[1:])):
-        assert abs(np.corrcoef(one.ravel(), two.ravel())[0, 1]) < 0.01
 
 
 def test_without_edges_and_without_pairs() -> None:

@@ -543,7 +543,7 @@ def test_every_part_of_a_model_keeps_its_mode(double: Data) -> None:
 def test_a_backend_named_serves_the_model_too(double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     spmm = reference.spmm
-    monkeypatch.setattr(reference, "spmm", lambda *arguments: calls.append(1) or spmm(*arguments))
+    monkeypatch.setattr(reference, "spmm", lambda *arguments, **options: calls.append(1) or spmm(*arguments, **options))
     EdgeGradientEngine(MODELS["GCN"][0](), double, torch.arange(7), backend="reference", path="propagate")()
     assert calls
 

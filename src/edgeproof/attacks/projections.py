@@ -11,7 +11,7 @@ from torch import Tensor
 from edgeproof._checks import check_pairs
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch
-from edgeproof.kernels._plain_projections import rounded_up, threshold_between
+from edgeproof.kernels.reference_thresholds import rounded_up, threshold_between
 from edgeproof.propagation.pairs import Pairs
 
 # Thresholds examined at once.
