@@ -26,7 +26,7 @@ from torch import Tensor
 
 import edgeproof as ep
 from edgeproof.attacks import sample_block
-from edgeproof.attacks.projections import boxes
+from edgeproof.attacks.projections import fixed_point_budget
 from edgeproof.kernels import reference
 from edgeproof.kernels.dispatch import BACKENDS, Backend
 from edgeproof.propagation import Adjacency
@@ -73,7 +73,7 @@ def cases_of(name: str, graph: Adjacency, pairs: int, channels: int, flips: int)
     b, h = torch.randn(2, n, 10 * channels, device=device, generator=generator)
     node = torch.randn(n, device=device, generator=generator)
     values = torch.randn(len(block), device=device, generator=generator)
-    total, room = boxes(budget_of(graph, flips // 4), n, len(block), device)
+    total, room = fixed_point_budget(budget_of(graph, flips // 4), n, len(block), device)
     thresholds = torch.linspace(0, 1, 64, dtype=torch.float64, device=device)
     limit = torch.full((1,), flips / 4, dtype=torch.float64, device=device)
     matrix = (pattern.rowptr, pattern.col)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.projections import boxes
+from edgeproof.attacks.projections import fixed_point_budget
 from edgeproof.budget import Budget
 from edgeproof.kernels import numba_cpu, reference, triton_gpu
 from edgeproof.kernels.dispatch import Backend
@@ -52,7 +52,7 @@ def cases(dtype: torch.dtype) -> dict[str, tuple[Sequence[Any], dict[str, Any]]]
     pattern = graph.pattern
     b, h = random(NODES, CHANNELS), random(NODES, CHANNELS)
     calls = [[random(NODES, width) for width in (3, 5)] for _ in range(4)]
-    total, local = boxes(Budget(6, torch.full((NODES,), 2)), NODES, PAIRS, torch.device("cpu"))
+    total, local = fixed_point_budget(Budget(6, torch.full((NODES,), 2)), NODES, PAIRS, torch.device("cpu"))
     budget = torch.tensor([4.0], dtype=torch.float64)
     thresholds = torch.linspace(0, 1, 64, dtype=torch.float64)
     flip, node = random(PAIRS), random(NODES)
