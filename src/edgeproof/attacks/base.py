@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, final, overload
 
@@ -53,7 +53,17 @@ class Target:
 
     @cached_property
     def _engines(self) -> dict[str, EdgeGradientEngine]:
+        """Gradient engines by loss; shared with the copies of :meth:`for_one_attack`."""
         return {}
+
+    @cached_property
+    def _used_losses(self) -> list[str]:
+        return []
+
+    @cached_property
+    def clean_logits(self) -> Tensor:
+        """Logits of the target nodes on the clean graph."""
+        return predict(self.model, self.data)[self.nodes]
 
     @cached_property
     def recordings(self) -> dict[tuple[object, ...], Recording]:
@@ -72,7 +82,7 @@ class Target:
     @property
     def path(self) -> str:
         """Gradient path used so far, ``"propagate"`` or ``"autograd"``; ``"none"`` if no gradient was computed."""
-        return next((engine.path for engine in self._engines.values()), "none")
+        return self._engines[self._used_losses[0]].path if self._used_losses else "none"
 
     def engine(self, loss: str) -> EdgeGradientEngine:
         """Return the (cached) gradient engine for a loss."""
@@ -80,10 +90,19 @@ class Target:
             self._engines[loss] = EdgeGradientEngine(
                 self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
             )
+        if loss not in self._used_losses:
+            self._used_losses.append(loss)
         return self._engines[loss]
+
+    def for_one_attack(self) -> Target:
+        """Return a copy with the same gradient engines, but its own :attr:`recordings` and its own :attr:`path`."""
+        copy = replace(self)
+        copy.__dict__["_engines"] = self._engines
+        return copy
 
     def refresh(self) -> None:
         """Recompute cached values after the model's parameters have changed."""
+        self.__dict__.pop("clean_logits", None)
         for engine in self._engines.values():
             engine.refresh()
 
@@ -324,27 +343,49 @@ class Attack(ABC):
         Returns:
             One result, or a list of results in the order of the budgets.
         """
-        budgets = [budget] if isinstance(budget, Budget) else list(budget)
         target = make_target(model, data, nodes, labels, backend)
+        budgets = [budget] if isinstance(budget, Budget) else list(budget)
+        results = self.on_target(target, budgets, seed=seed, progress=progress)
+        return results[0] if isinstance(budget, Budget) else results
+
+    @final
+    @torch.inference_mode(False)
+    def on_target(
+        self, target: Target, budgets: Sequence[Budget], *, seed: int = 0, progress: bool = False
+    ) -> list[AttackResult]:
+        """Attack a target from :func:`make_target`, which several attacks may share.
+
+        Args:
+            target: Model, graph and nodes under attack.
+            budgets: At least one budget.
+            seed: Random seed.
+            progress: Whether to draw a progress bar (only if standard error is a terminal).
+
+        Returns:
+            One result per budget, in their order.
+        """
         if not budgets:
             raise ValueError("expected at least one budget, got none")
         budgets = [_checked_budget(budget, target) for budget in budgets]
-        clean_logits = predict(model, data)[nodes]
+        clean_logits = target.clean_logits
         if not bool(clean_logits.isfinite().all()):
-            raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
+            name = type(target.model).__name__
+            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
         num_classes, largest_label = clean_logits.size(1), int(target.labels.max())
         if largest_label >= num_classes:
             raise ValueError(
                 f"expected labels between 0 and {num_classes - 1}, the model's classes, got {largest_label}"
             )
+        target = target.for_one_attack()
         results, done = [], 0
         num_steps = sum(self.num_steps(budget) for budget in budgets)
-        with dispatch.using(backend), progress_bar(type(self).__name__, num_steps, show=progress) as advance:
-            for current in budgets:
+        bar = progress_bar(type(self).__name__, num_steps, show=progress)
+        with dispatch.using(target.backend), bar as advance:
+            for budget in budgets:
                 trace = AttackTrace(target.device, advance, done)
-                results.append(self._attack(target, current, clean_logits, seed, trace))
-                done += self.num_steps(current)
-        return results[0] if isinstance(budget, Budget) else results
+                results.append(self._attack(target, budget, clean_logits, seed, trace))
+                done += self.num_steps(budget)
+        return results
 
     @final
     def find(

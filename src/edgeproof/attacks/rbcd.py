@@ -113,12 +113,14 @@ def ascend(
         for step in range(1, steps.count + 1):
             gradient = engine(*block.flipped)
             if best is not None:
-                best.update(block, target.accuracy(gradient.logits))  # App. B: "the best epoch's state is recovered"
+                # Appendix, attack settings of PR-BCD: the state of the best epoch is recovered.
+                best.update(block, target.accuracy(gradient.logits))
             trace.step(gradient.loss)
             trace.phase("forward and backward")
             # Sec. 4, step (2): S_t <- P_{t-1} + alpha * grad l(P_{t-1})
             s = torch.add(block.flip, gradient.at(block.pairs), alpha=steps.learning_rate(step))
-            del gradient  # The next step needs its memory.
+            # Free the memory before the projection and the next step.
+            del gradient
             trace.phase("scores")
             # Sec. 4, step (3): P_t <- Pi(S_t)
             p = project_local(s, block.pairs, budget) if steps.greedy else project_global(s, budget.total)
