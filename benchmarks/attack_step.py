@@ -35,10 +35,8 @@ from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
 from edgeproof.attacks import Block, project_global, resample, sample_block
-from edgeproof.attacks.ascent import ascend
-from edgeproof.attacks.steps import Steps
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import AttackTrace, Target
+from edgeproof.attacks.rbcd import Steps, ascend
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
@@ -106,8 +104,8 @@ class EdgeproofAttack:
 
     def run(self, count: int) -> None:
         """Run ``count`` steps as an attack does: on small graphs on a GPU, as a CUDA graph."""
-        steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, size=self.block_size)
-        trace, budget = AttackTrace(self.target.device, ignore), ep.Budget(self.budget)
+        steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, block_size=self.block_size)
+        trace, budget = AttackTrace(self.target.device), ep.Budget(self.budget)
         self.block = ascend(self.target, self.block, budget, steps, generator=self.generator, trace=trace)
 
     def step(self, clock: Callable[[str], None]) -> None:

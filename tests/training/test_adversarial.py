@@ -16,7 +16,7 @@ from torch_geometric.nn.models import GraphSAGE
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, Attack
-from edgeproof.attacks.target import Target
+from edgeproof.attacks.base import AttackTrace, Target
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.splits import Split
@@ -307,12 +307,12 @@ def test_a_warm_start_keeps_flips_that_still_pay(sbm: ep.graph.Data) -> None:
     model, nodes = build("GCN").eval(), torch.arange(100)
     budget = Budget.from_epsilon(sbm, nodes, 0.1, local=0.5)
     target = Target(model, sbm, nodes, sbm.y[nodes])
-    trace = ep.attacks.trace.AttackTrace(torch.device("cpu"), ep.attacks.trace.ignore)
+    trace = AttackTrace(torch.device("cpu"))
     long, short = LRBCD(steps=60, block_size=20_000), LRBCD(steps=1, block_size=500)
     best = long.find(target, budget, generator=torch.Generator().manual_seed(0), trace=trace)
     cold = short.find(target, budget, generator=torch.Generator().manual_seed(1), trace=trace)
     warm = short.find(target, budget, generator=torch.Generator().manual_seed(1), trace=trace, start=best)
-    from_best, from_nothing = target.badness([warm, cold], "tanh_margin")
+    from_best, from_nothing = target.score([warm, cold], "tanh_margin")
     assert from_best < from_nothing
 
 
@@ -499,7 +499,7 @@ def test_an_adversary_sees_the_model_as_it_is(split: Split) -> None:
     """What is remembered between epochs does not outlive a change of the parameters."""
     model = build().eval()
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
-    trace = ep.attacks.trace.AttackTrace(torch.device("cpu"), ep.attacks.trace.ignore)
+    trace = AttackTrace(torch.device("cpu"))
     lasting = Adversary(Threat(ATTACK, 0.3, 0.5), model, split.train.data, nodes, labels, seed=3)
     lasting.find(0, 1.0, trace)
     with torch.no_grad():

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof.attacks.base import Target
 from edgeproof.attacks.blocks import sample_block
-from edgeproof.attacks.target import Target
 from edgeproof.models.predict import predict
 
 # A gradient below this share of what one node can add to the loss moves nothing.

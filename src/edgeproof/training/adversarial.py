@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.base import Attack, WarmStarting, make_target
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import Attack, AttackTrace, Target, WarmStarting, make_target
 from edgeproof.budget import Budget, check_count, check_epsilon, check_factor
 from edgeproof.graph import UNKNOWN
 from edgeproof.training.config import TrainConfig
@@ -154,7 +152,7 @@ class Adversary:
             generator = torch.Generator(self.target.device).manual_seed(self.seed)
             try:
                 smaller = replace(self.attack, block_size=size)  # type: ignore[call-arg]
-                smaller.find(self.target, budget, generator=generator, trace=AttackTrace(self.target.device, ignore))
+                smaller.find(self.target, budget, generator=generator, trace=AttackTrace(self.target.device))
             except torch.OutOfMemoryError:
                 size //= 2
             except ValueError:

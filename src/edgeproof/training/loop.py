@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from edgeproof import losses
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import AttackTrace
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Threat
 from edgeproof.training.checkpoint import Checkpoint, RunState
@@ -112,7 +112,7 @@ def _loop(
             warming_up = epoch < 0
             loss = losses.get("cross_entropy" if warming_up else config.loss)
             share = _share_of_budget(epoch, config)
-            trace = AttackTrace(next(model.parameters()).device, ignore)
+            trace = AttackTrace(next(model.parameters()).device)
 
             # Attack the training graph, and make one step on what is left of it (Alg. 2, l. 5 to 8).
             start = state.flips if config.warm_start else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof.attacks.trace import AttackTrace
+from edgeproof.attacks.base import AttackTrace
 from edgeproof.graph import flip_pairs
 from edgeproof.losses import Loss
 from edgeproof.models import WithObjective, graph_of
