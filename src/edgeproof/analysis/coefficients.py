@@ -11,8 +11,8 @@ import torch
 from numpy.polynomial.chebyshev import cheb2poly
 from torch import Tensor, nn
 
+from edgeproof._plotting import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof.analysis import polynomial
-from edgeproof.analysis._figures import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof.models import APPNP, GCN, GPRGNN, MLP, ChebNetII
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
 from edgeproof._names import unknown_name
-from edgeproof.analysis._figures import COLOURS, LINES, MARKERS, empty_figure, whole_numbers, write_figure, zero_line
+from edgeproof._plotting import COLOURS, LINES, MARKERS, empty_figure, integer_ticks, write_figure, zero_line
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.degrees import AttackedDegrees, attacked_degrees
 from edgeproof.analysis.diffusion import diffusion, own_share
@@ -116,7 +116,7 @@ class Comparison:
                 _line(axes, torch.arange(_LAST + 1), fell, number, name, with_markers=True)
         axes.set_xlabel(f"degree, {_LAST} stands for more")
         axes.set_ylabel("nodes that fell")
-        whole_numbers(axes.yaxis)
+        integer_ticks(axes.yaxis)
 
 
 def compare(

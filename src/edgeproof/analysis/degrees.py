@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
-from edgeproof.analysis._figures import COLOURS, empty_figure, whole_numbers, write_figure
+from edgeproof._plotting import COLOURS, empty_figure, integer_ticks, write_figure
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import degree, flip_pairs
 
@@ -128,7 +128,7 @@ def draw_fallen(axes: Axes, counts: Tensor) -> None:
     side = min(counts.shape) - 1
     axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many as its edges")
     for axis in (axes.xaxis, axes.yaxis):
-        whole_numbers(axis)
+        integer_ticks(axis)
 
 
 def attacked_degrees(result: AttackResult, data: Data) -> AttackedDegrees:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
-from edgeproof.analysis._figures import MARKERS, empty_figure, write_figure
+from edgeproof._plotting import MARKERS, empty_figure, write_figure
 from edgeproof.graph import UNKNOWN
 
 if TYPE_CHECKING:

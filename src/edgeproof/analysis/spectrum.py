@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
 from edgeproof._names import unknown_name
+from edgeproof._plotting import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof.analysis import polynomial
-from edgeproof.analysis._figures import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.density import cell_shares, chebyshev_moments
 from edgeproof.models.base import check_positive

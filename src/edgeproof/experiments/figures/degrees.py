@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from edgeproof.analysis._figures import empty_figure
+from edgeproof._plotting import empty_figure
 from edgeproof.analysis.degrees import draw_fallen
 from edgeproof.experiments.figures.base import Found, Need
 from edgeproof.experiments.paper import Row
