@@ -24,7 +24,7 @@ class Filter:
     Args:
         gamma: sign-fixed, sizes sum to 1.
         self_loops: whether of the normalised :math:`A + I` or of :math:`A`.
-        own_share: how much nodes hear from themselves, see :func:`edgeproof.analysis.own_share`; none if not measured.
+        own_share: how much nodes hear from themselves, see :func:`edgeproof.analysis.self_influence`; none if not measured.
         mean_frequency: of white noise that went through, see :class:`edgeproof.analysis.Spectrum`.
         density: share of the graph's eigenvalues in equal bins of [0, 2].
     """
@@ -52,7 +52,7 @@ class Filter:
         return cls(
             gamma=tuple(found.gamma.tolist()),
             self_loops=found.self_loops,
-            own_share=views.own_shares["model"],
+            own_share=views.self_influence["model"],
             mean_frequency=spectrum.mean_frequency,
             density=tuple(spectrum.histogram(BINS).tolist()),
         )
