@@ -124,8 +124,8 @@ def spectrum(
     :math:`g(\lambda) = \sum_k \gamma_k (1 - \lambda)^k`. An isolated node has :math:`\lambda = 0` with self-loops and
     :math:`\lambda = 1` without.
 
-    With ``laplacian="plain"`` they are the eigenvalues of :math:`I - D^{-1/2} A D^{-1/2} = V \Lambda V^\top` for every model, as
-    in the paper's figures. For a model with self-loops :math:`V^\top (\sum_k \gamma_k \hat A^k) V` is not diagonal, and the
+    With ``laplacian="plain"`` they are the eigenvalues of :math:`I - D^{-1/2} A D^{-1/2} = V \Lambda V^\top` for every model,
+    as in the paper's figures. For a model with self-loops :math:`V^\top (\sum_k \gamma_k \hat A^k) V` is not diagonal, and the
     response is its diagonal, averaged over the eigenvectors of each eigenvalue. Isolated nodes are then outliers at frequency
     1, because with self-loops their signals pass like those at frequency 0.
 
