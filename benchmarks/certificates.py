@@ -48,11 +48,11 @@ def speed(
     rows: list[dict[str, Any]] = []
     for name in ("GPRGNN", "GCN"):
         model = ep.models.build(name, data.num_features, ep.num_classes(data), seed=0).to(device)
-        SMOOTHING.vote(model, data, nodes, 1_000, choosing_samples=1, progress=False)
+        SMOOTHING.sample_counts(model, data, nodes, 1_000, choosing_samples=1, progress=False)
         start = time.perf_counter()
-        votes = SMOOTHING.vote(model, data, nodes, samples, choosing_samples=1, progress=False)
+        votes = SMOOTHING.sample_counts(model, data, nodes, samples, choosing_samples=1, progress=False)
         voted = time.perf_counter()
-        SMOOTHING.decide(votes, ALPHA)
+        SMOOTHING.certify_counts(votes, ALPHA)
         decided = time.perf_counter()
         rows.append(
             {
