@@ -16,6 +16,21 @@ import edgeproof as ep
 from edgeproof.certificates import Certificate, ClassCounts, CountsPart, SparseSmoothing, join_parts, merge_counts
 
 
+@pytest.fixture
+def smoothing() -> SparseSmoothing:
+    return SparseSmoothing(p_add=0.02, p_del=0.5)
+
+
+@pytest.fixture
+def untrained() -> nn.Module:
+    return ep.models.build("GCN", 21, 2, {"hidden_channels": 8}, seed=0).eval()
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    return ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8}, seed=0).eval()
+
+
 class Interrupted(nn.Module):
     """Counts its calls and raises KeyboardInterrupt at a given one."""
 
@@ -34,11 +49,11 @@ class Interrupted(nn.Module):
 
 
 def test_merged_counts_add_up(
-    smoothing: SparseSmoothing, trained: nn.Module, untrained: nn.Module, split: ep.splits.Split, tmp_path: Path
+    smoothing: SparseSmoothing, model: nn.Module, untrained: nn.Module, split: ep.splits.Split, tmp_path: Path
 ) -> None:
     graph, nodes = split.test.data, split.test.nodes
     options: dict[str, Any] = {"choosing_samples": 10, "progress": False}
-    counts = [smoothing.sample_counts(trained, graph, nodes, 100, seed, **options) for seed in (1, 2)]
+    counts = [smoothing.sample_counts(model, graph, nodes, 100, seed, **options) for seed in (1, 2)]
     for index, each in enumerate(counts):
         each.save(tmp_path / f"{index}.counts")
     total = merge_counts([ClassCounts.load(tmp_path / f"{index}.counts") for index in (0, 1)])
@@ -48,7 +63,7 @@ def test_merged_counts_add_up(
     assert smoothing.certify_counts(total).samples == 200
     with pytest.raises(ValueError, match=r"expected class counts of different seeds, got seeds \[1\] more than once"):
         merge_counts([counts[0], counts[0]])
-    other_noise = SparseSmoothing(0.05, 0.5).sample_counts(trained, graph, nodes, 100, 3, **options)
+    other_noise = SparseSmoothing(0.05, 0.5).sample_counts(model, graph, nodes, 100, 3, **options)
     with pytest.raises(ValueError, match=r"expected class counts for noise \[0.02, 0.5\], got noise \[0.05, 0.5\]"):
         merge_counts([counts[0], other_noise])
     with pytest.raises(ValueError, match="expected class counts for noise"):
@@ -59,7 +74,7 @@ def test_merged_counts_add_up(
         merge_counts([counts[0], other_model])
     fewer_edges = Data(x=graph.x, edge_index=graph.edge_index[:, (graph.edge_index > 50).all(dim=0)], y=graph.y)
     for key, arguments in (("graph", (fewer_edges, nodes)), ("nodes", (graph, nodes[:-1]))):
-        other = smoothing.sample_counts(trained, *arguments, 100, 3, **options)
+        other = smoothing.sample_counts(model, *arguments, 100, 3, **options)
         other = replace(other, run={**other.run, "logits": counts[0].run["logits"]})
         with pytest.raises(ValueError, match=f"expected class counts for the same {key}"):
             merge_counts([counts[0], other])
@@ -71,12 +86,12 @@ def test_merged_counts_add_up(
 
 @pytest.mark.parametrize("parts", [1, 3, 16, 120])
 def test_joined_parts_equal_all_counts(
-    parts: int, smoothing: SparseSmoothing, trained: nn.Module, split: ep.splits.Split
+    parts: int, smoothing: SparseSmoothing, model: nn.Module, split: ep.splits.Split
 ) -> None:
     graph, nodes = split.test.data, split.test.nodes
     settings: dict[str, Any] = {"samples": 100, "seed": 4, "choosing_samples": 10}
-    each = [smoothing.sample_part(trained, graph, nodes, part, parts, **settings) for part in range(parts)]
-    expected = smoothing.sample_counts(trained, graph, nodes, **settings, progress=False)
+    each = [smoothing.sample_part(model, graph, nodes, part, parts, **settings) for part in range(parts)]
+    expected = smoothing.sample_counts(model, graph, nodes, **settings, progress=False)
     joined = join_parts(reversed(each))
     assert joined.streams == expected.streams == {4: (10, 100)}
     assert torch.equal(joined.choosing, expected.choosing)
@@ -87,11 +102,11 @@ def test_joined_parts_equal_all_counts(
 
 
 def test_join_of_incompatible_parts_raises(
-    smoothing: SparseSmoothing, trained: nn.Module, untrained: nn.Module, split: ep.splits.Split
+    smoothing: SparseSmoothing, model: nn.Module, untrained: nn.Module, split: ep.splits.Split
 ) -> None:
     graph, nodes = split.test.data, split.test.nodes
 
-    def part(index: int, seed: int = 4, model: nn.Module = trained, samples: int = 60) -> CountsPart:
+    def part(index: int, seed: int = 4, model: nn.Module = model, samples: int = 60) -> CountsPart:
         return smoothing.sample_part(model, graph, nodes, index, 3, samples, seed, choosing_samples=9)
 
     with pytest.raises(ValueError, match="expected at least one part to join, got none"):

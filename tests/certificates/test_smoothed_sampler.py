@@ -17,6 +17,18 @@ from edgeproof.certificates.smoothed_sampler import SmoothedSampler, default_bat
 OPTIONS: dict[str, Any] = {"choosing_samples": 10, "progress": False}
 
 
+@pytest.fixture
+def smoothing() -> SparseSmoothing:
+    return SparseSmoothing(p_add=0.02, p_del=0.5)
+
+
+@pytest.fixture
+def trained(split: ep.splits.Split) -> nn.Module:
+    model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8}, seed=0).eval()
+    ep.train(model, split, max_epochs=60, progress=False)
+    return model
+
+
 class UserModel(nn.Module):
     """A user's model that counts its calls.
 

@@ -21,6 +21,23 @@ from edgeproof.certificates.confidence import clopper_pearson
 from edgeproof.certificates.regions import Noise, certified_grid
 
 
+@pytest.fixture
+def smoothing() -> SparseSmoothing:
+    return SparseSmoothing(p_add=0.02, p_del=0.5)
+
+
+@pytest.fixture
+def untrained() -> nn.Module:
+    return ep.models.build("GCN", 21, 2, {"hidden_channels": 8}, seed=0).eval()
+
+
+@pytest.fixture
+def trained(split: ep.splits.Split) -> nn.Module:
+    model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8}, seed=0).eval()
+    ep.train(model, split, max_epochs=60, progress=False)
+    return model
+
+
 @pytest.mark.parametrize("noise", [(0.2, 0.3), (0.1, 0.6), (0.0, 0.5)])
 @pytest.mark.parametrize("seed", range(3))
 def test_certificates_hold_on_exhaustively_enumerated_graphs(noise: tuple[float, float], seed: int) -> None:
