@@ -22,9 +22,9 @@ def test_compare_matches_single_model_functions(models: dict[str, torch.nn.Modul
     assert result.names == list(NAMES)
     assert result.degrees == {}
     for name, model in models.items():
-        alone = spectrum(model, sbm)
-        assert torch.equal(result.spectra[name].frequency, alone.frequency)
-        assert torch.equal(result.spectra[name].response, alone.response)
+        expected = spectrum(model, sbm)
+        assert torch.equal(result.spectra[name].frequency, expected.frequency)
+        assert torch.equal(result.spectra[name].response, expected.response)
         assert result.self_influence[name] == self_influence(diffusion(model, sbm))
         assert result.coefficients[name].model == name
 

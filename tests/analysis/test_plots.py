@@ -91,8 +91,8 @@ def test_degrees_figure_shows_counts() -> None:
 
 
 def test_degrees_figure_without_misclassified_nodes() -> None:
-    nodes, none = torch.arange(3), torch.zeros(3, dtype=torch.bool)
-    figure = AttackedDegrees(nodes, nodes, torch.zeros(3, dtype=torch.long), none, ~none).figure()
+    nodes, nowhere = torch.arange(3), torch.zeros(3, dtype=torch.bool)
+    figure = AttackedDegrees(nodes, nodes, torch.zeros(3, dtype=torch.long), nowhere, ~nowhere).figure()
     assert not figure.axes[0].texts
 
 

@@ -23,7 +23,7 @@ from edgeproof.propagation.batched_graphs import EncodeDiffuse
 
 # Samples that choose a class are numbered from here, so they never coincide with those that bound its probability.
 _CHOOSING_OFFSET = 1 << 48
-# A batch takes this fraction of the free memory by default, but on a CPU at most so many bytes: larger ones exceed the caches.
+# Default memory of a batch: this fraction of the free memory, on a CPU at most this number of bytes, to stay within caches.
 _MEMORY_FRACTION, _CPU_BATCH_BYTES = 0.5, 1 << 28
 # Relative tolerance for logits of the same graph.
 _TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
