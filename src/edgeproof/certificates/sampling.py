@@ -1,8 +1,7 @@
-r"""Random graphs around a graph: every edge deleted with probability :math:`p_-`, every other pair added with :math:`p_+`.
+r"""Random graphs around a graph: each edge deleted with probability :math:`p_-`, each other pair added with :math:`p_+`.
 
-All randomness comes from a hash of (seed, sample, draw), so sample number 17 is the same graph in whatever batch, thread or
-process it is drawn, and samples drawn on several machines add up. Added pairs are found by the gaps between them, which are
-geometric: the cost of a sample grows with the pairs that it adds, not with all pairs.
+Random numbers are hashes of (seed, sample, draw), so a sample is the same graph in every batch, thread, process and machine.
+The gaps between added pairs are geometrically distributed: the cost of a sample is linear in the number of added pairs.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from edgeproof.propagation.pairs import Pairs
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Random graphs around one graph.
+    """Sampler of random graphs around one graph.
 
     Args:
-        num_nodes: nodes of the graph.
-        edges: the pairs that are edges, ascending.
-        noise: how likely pairs are flipped.
-        seed: which samples.
+        num_nodes: Number of nodes of the graph.
+        edges: Pairs that are edges, ascending.
+        noise: Probabilities of flips.
+        seed: Random seed.
     """
 
     num_nodes: int
@@ -40,13 +39,13 @@ class Sampler:
 
     @classmethod
     def of(cls, data: Data, noise: Noise, seed: int) -> Sampler:
-        """Around a graph."""
+        """Create the sampler of a graph."""
         n = int(data.x.size(0))
         row, col = data.edge_index
         return cls(n, Pairs.of(data.edge_index[:, row < col], n), noise, seed)
 
     def draw(self, first: int, count: int, dtype: torch.dtype = torch.float32) -> Adjacency:
-        """Samples number ``first`` to ``first + count - 1``, side by side as one graph of ``count * num_nodes`` nodes."""
+        """Return samples ``first`` to ``first + count - 1`` as one disconnected graph of ``count * num_nodes`` nodes."""
         edges, noise = self.edges, self.noise
         pattern = Pattern(
             *dispatch.sample_graphs(
@@ -57,17 +56,17 @@ class Sampler:
         return Adjacency(pattern, weight.index_fill_(0, pattern.diagonal, 0.0), symmetric=True, rule=Plain())
 
 
-def one_by_one(graphs: Adjacency, count: int) -> Iterator[Adjacency]:
-    """Graphs that stand side by side, each alone."""
+def split_batch(graphs: Adjacency, count: int) -> Iterator[Adjacency]:
+    """Yield each of ``count`` equally large graphs of a disconnected graph."""
     pattern = graphs.pattern
     n = pattern.num_nodes // count
     starts = on_host(pattern.rowptr[::n]).tolist()
-    for number, (start, end) in enumerate(itertools.pairwise(starts)):
-        first = number * n
-        alone = Pattern(
+    for index, (start, end) in enumerate(itertools.pairwise(starts)):
+        first = index * n
+        graph = Pattern(
             pattern.rowptr[first : first + n + 1] - start,
             pattern.col[start:end] - first,
             pattern.diagonal[first : first + n] - start,
             pattern.longest,
         )
-        yield Adjacency(alone, graphs.weight[start:end], graphs.symmetric, graphs.rule)
+        yield Adjacency(graph, graphs.weight[start:end], graphs.symmetric, graphs.rule)

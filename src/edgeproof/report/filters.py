@@ -24,7 +24,7 @@ class Filter:
     Args:
         gamma: Coefficients, with fixed sign and absolute values that sum to 1.
         self_loops: Whether the diffusion uses the normalised :math:`A + I` (True) or :math:`A` (False).
-        own_share: Weight of each node's own hidden state, see :func:`edgeproof.analysis.own_share`. None if not measured.
+        own_share: Weight of each node's own hidden state, see :func:`edgeproof.analysis.self_influence`. None if not measured.
         mean_frequency: Mean frequency of filtered white noise, see :class:`edgeproof.analysis.Spectrum`.
         density: Fraction of the graph's eigenvalues in each of :data:`BINS` equal bins of [0, 2].
     """
@@ -52,7 +52,7 @@ class Filter:
         return cls(
             gamma=tuple(polynomial.gamma.tolist()),
             self_loops=polynomial.self_loops,
-            own_share=comparison.own_shares["model"],
+            own_share=comparison.self_influence["model"],
             mean_frequency=spectrum.mean_frequency,
             density=tuple(spectrum.histogram(BINS).tolist()),
         )
