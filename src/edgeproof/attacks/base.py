@@ -159,24 +159,46 @@ class Attack(ABC):
         Returns:
             One result; for several budgets a list, in their order.
         """
-        budgets = [budget] if isinstance(budget, Budget) else list(budget)
         target = make_target(model, data, nodes, labels, backend)
+        budgets = [budget] if isinstance(budget, Budget) else list(budget)
+        results = self.on_target(target, budgets, seed=seed, progress=progress)
+        return results[0] if isinstance(budget, Budget) else results
+
+    @final
+    @torch.inference_mode(False)
+    def on_target(
+        self, target: Target, budgets: Sequence[Budget], *, seed: int = 0, progress: bool = False
+    ) -> list[AttackResult]:
+        """Attack a target that :func:`make_target` has checked; several attacks may share it.
+
+        Args:
+            target: Model, graph, target nodes and labels.
+            budgets: At least one budget.
+            seed: Seed of all random choices.
+            progress: Whether to draw a progress bar (on terminals only).
+
+        Returns:
+            One result per budget, in their order.
+        """
         if not budgets:
             raise ValueError("expected at least one budget, got none")
         budgets = [_checked(one, target) for one in budgets]
-        clean = predict(model, data)[nodes]
+        clean = target.clean_logits
         if not bool(clean.isfinite().all()):
-            raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
+            name = type(target.model).__name__
+            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
         if int(target.labels.max()) >= clean.size(1):
             found = int(target.labels.max())
             raise ValueError(f"expected labels between 0 and {clean.size(1) - 1}, the model's classes, got {found}")
+        target = target.for_one_attack()
         results, done = [], 0
-        with dispatch.using(backend), progress_bar(type(self).__name__, self._steps(budgets), show=progress) as advance:
+        bar = progress_bar(type(self).__name__, self._steps(budgets), show=progress)
+        with dispatch.using(target.backend), bar as advance:
             for one in budgets:
                 trace = AttackTrace(target.device, advance, done)
                 results.append(self._attack(target, one, clean, seed, trace))
                 done += self._steps([one])
-        return results[0] if isinstance(budget, Budget) else results
+        return results
 
     def _steps(self, budgets: list[Budget]) -> int:
         return sum(self.num_steps(budget) for budget in budgets)

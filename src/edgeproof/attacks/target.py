@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof.budget import Budget
+from edgeproof.models.predict import predict
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
@@ -42,7 +43,23 @@ class Target:
 
     @cached_property
     def _engines(self) -> dict[str, EdgeGradientEngine]:
+        """Gradient engines by loss; shared with the copies of :meth:`for_one_attack`."""
         return {}
+
+    @cached_property
+    def _used_losses(self) -> list[str]:
+        return []
+
+    @cached_property
+    def clean_logits(self) -> Tensor:
+        """Logits of the target nodes on the clean graph."""
+        return predict(self.model, self.data)[self.nodes]
+
+    def for_one_attack(self) -> Target:
+        """Return a copy with the same gradient engines, but its own recordings and its own :attr:`path`."""
+        copy = replace(self)
+        copy.__dict__["_engines"] = self._engines
+        return copy
 
     @cached_property
     def recordings(self) -> dict[tuple[object, ...], Recording]:
@@ -61,7 +78,7 @@ class Target:
     @property
     def path(self) -> str:
         """How gradients were computed so far; ``"none"`` if they were not."""
-        return next((engine.path for engine in self._engines.values()), "none")
+        return self._engines[self._used_losses[0]].path if self._used_losses else "none"
 
     def engine(self, loss: str) -> EdgeGradientEngine:
         """Gradients of a loss by name; made once."""
@@ -69,10 +86,13 @@ class Target:
             self._engines[loss] = EdgeGradientEngine(
                 self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
             )
+        if loss not in self._used_losses:
+            self._used_losses.append(loss)
         return self._engines[loss]
 
     def refresh(self) -> None:
         """The model has changed: what was computed from it is computed anew."""
+        self.__dict__.pop("clean_logits", None)
         for engine in self._engines.values():
             engine.refresh()
 
