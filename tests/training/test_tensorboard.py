@@ -70,4 +70,4 @@ def test_missing_tensorboard_raises_before_training(
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(ImportError, match=r"pip install 'edgeproof\[logging\]'"):
         CliRunner().invoke(app, [*verb, "--log-dir", "logs"], catch_exceptions=False)
-    assert not list(tmp_path.iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
