@@ -131,8 +131,8 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     [
         ("{", "cannot be read as JSON"),
         ("[" * 200_000, "cannot be read as JSON"),
-        ("[1, 2]", "is no result"),
-        ('{"name": "package"}', "is no result: missing"),
+        ("[1, 2]", "is not a result file"),
+        ('{"name": "package"}', "is not a result file: missing"),
         ('{"identity": {}}', "another version"),
         ('{"identity": {}, "schema": 1}', "it is stored in another version"),
         (f'{{"identity": {{}}, "schema": {SCHEMA}}}', "its content has changed"),
