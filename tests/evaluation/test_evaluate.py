@@ -87,11 +87,11 @@ class Scaled(nn.Module):
 
 
 class Noisy(Scaled):
-    """Model with random logits."""
+    """Model with noise on its logits."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         out: Tensor = self.model(x, edge_index, edge_weight)
-        return out + torch.randn_like(out)
+        return out + self.scale * torch.randn_like(out)
 
 
 def test_vanishing_gradient_gives_warning_and_log_margin_still_works(
@@ -149,15 +149,18 @@ def test_model_without_gradient_is_broken_by_transfer_from_surrogate(
 
 
 def test_model_that_ignores_graph_gives_warning(sbm: Data) -> None:
-    with pytest.warns(EvaluationWarning, match="either the model does not use the graph"):
+    with pytest.warns(EvaluationWarning, match="Either the model does not use the graph"):
         found = ep.evaluate(ep.models.build("MLP", 21, 2, seed=0), sbm, torch.arange(30), [0.1], ["FGSM"])
     assert found.accuracy(0.1) == found.clean_accuracy
 
 
 def test_random_output_gives_warning(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
-    with pytest.warns(EvaluationWarning, match="^EP001: the model has random outputs: .* differ between two runs"):
-        ep.evaluate(Noisy(model), split.test.data, split.test.nodes, [0.1], ["DICE"])
+    with pytest.warns(EvaluationWarning, match="^EP001: the model has random outputs: two runs on the same graph"):
+        ep.evaluate(Noisy(model, 5e-4), split.test.data, split.test.nodes, [0.1], ["DICE"])
+    message = checks.random_output(Noisy(model, 1.0), split.test.data)
+    assert message is not None
+    assert " 0.0% different predictions" not in message
     assert checks.random_output(model, split.test.data) is None
 
 
