@@ -345,5 +345,5 @@ def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> Non
 def test_labels_of_no_worth_are_one_line_and_in_the_result(run: Run) -> None:
     code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
     assert code == 0
-    assert err.startswith("warning: the model that labels unlabelled nodes has an accuracy of")
+    assert err.startswith("warning: EP101: the pseudo-labels are hardly better than a constant prediction")
     assert "hardly better than a constant prediction" in Result.read("model.safetensors.json").warnings[0]

@@ -153,13 +153,13 @@ def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> No
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        (("scores", 1, "epsilon"), None, "expected a number epsilon >= 0, got None"),
-        (("scores", 1, "epsilon"), float("inf"), "expected a number epsilon >= 0, got inf"),
+        (("scores", 1, "epsilon"), None, "expected epsilon to be a finite number >= 0, got None"),
+        (("scores", 1, "epsilon"), float("inf"), "expected epsilon to be a finite number >= 0, got inf"),
         (("command",), None, "expected command as a str, got None"),
         (("dataset",), 3, "expected dataset as a str, got 3"),
         (("environment",), [1], "expected environment as a dict"),
         (("warnings",), "boo", "expected warnings as a list, got 'boo'"),
-        (("warnings",), [1], "expected warnings as texts"),
+        (("warnings",), [1], "expected warnings as strings"),
         (("split", "test"), "99", "number of test nodes = '99'"),
         (("split", "test"), -5, "number of test nodes = -5"),
         (("split", "test_nodes_seen"), [], r"number of test nodes seen = \[\]"),

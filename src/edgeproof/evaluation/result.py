@@ -116,7 +116,7 @@ class Result:
         for name, expected_type in _TYPES.items():
             if name in values and not isinstance(values[name], expected_type):
                 raise ValueError(
-                    f"{path} is not a result file: expected {name} as {expected_type.__name__}, got {values[name]!r}"
+                    f"{path} is not a result file: expected {name} as a {expected_type.__name__}, got {values[name]!r}"
                 )
         if not all(isinstance(warning, str) for warning in values.get("warnings", ())):
             raise ValueError(f"{path} is not a result file: expected warnings as strings, got {values['warnings']!r}")
