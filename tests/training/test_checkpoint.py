@@ -146,7 +146,7 @@ def test_checkpoint_of_another_run_raises_before_training(split: Split, path: Pa
             ep.train(model, split, checkpoint=path, self_training=self_training, **options)  # type: ignore[arg-type]
     path.unlink()
     ep.train(build(), split, checkpoint=path, self_training=True, label_models=2, **options)  # type: ignore[arg-type]
-    # Each of the files alone is enough to refuse the run.
+    # Any single file of another run is refused.
     for name in (path.name, "run.checkpoint.warmup", "run.checkpoint.labels0"):
         with pytest.raises(ValueError, match=rf"{name} belongs to another run, with config"):
             ep.train(model, split, checkpoint=path, seed=1, self_training=True, **options)  # type: ignore[arg-type]

@@ -290,7 +290,7 @@ def _default_label_model(preset: Preset, model: nn.Module, split: Split, num_cla
 
 
 def _check_label_model(label_model: nn.Module, split: Split, num_classes: int) -> None:
-    """Raise unless label models of this architecture can be trained and know no more classes than the model."""
+    """Raise unless label models of this architecture can be trained and have no more classes than the model."""
     check_unlabeled(split)
     num_label_classes = _check_ready(label_model, split)
     if num_label_classes > num_classes:
