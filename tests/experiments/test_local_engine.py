@@ -27,8 +27,8 @@ from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import GRAPHS, Recipe
 from edgeproof.experiments.store import Record, StoreWarning
 from edgeproof.experiments.work import keep, known_model, trained, work
+from edgeproof.training.adversarial import Stage
 from edgeproof.training.checkpoint import Checkpoint, RunState
-from edgeproof.training.stage import Stage
 
 
 class Inline:

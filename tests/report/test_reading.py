@@ -127,8 +127,8 @@ def test_missing_and_damaged_files_raise(tmp_path: Path) -> None:
     [
         ("{", "JSON"),
         ("[" * 200_000, "JSON"),
-        ("[1, 2]", "is no result"),
-        ('{"name": "package"}', "is no result: missing"),
+        ("[1, 2]", "is not a result file"),
+        ('{"name": "package"}', "is not a result file: missing"),
     ],
 )
 def test_other_json_files_are_rejected(tmp_path: Path, content: str, message: str) -> None:
@@ -142,13 +142,13 @@ def test_other_json_files_are_rejected(tmp_path: Path, content: str, message: st
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("scores", 1, "epsilon"), None, "expected a number epsilon >= 0, got None"),
-        (("scores", 1, "epsilon"), float("inf"), "expected a number epsilon >= 0, got inf"),
+        (("scores", 1, "epsilon"), None, "expected epsilon to be a finite number >= 0, got None"),
+        (("scores", 1, "epsilon"), float("inf"), "expected epsilon to be a finite number >= 0, got inf"),
         (("command",), None, "expected command as a str, got None"),
         (("dataset",), 3, "expected dataset as a str, got 3"),
         (("environment",), [1], "expected environment as a dict"),
         (("warnings",), "boo", "expected warnings as a list, got 'boo'"),
-        (("warnings",), [1], "expected warnings as texts"),
+        (("warnings",), [1], "expected warnings as strings"),
         (("split", "test"), "99", "invalid number of test nodes: '99'"),
         (("split", "test"), -5, "invalid number of test nodes: -5"),
         (("split", "test_nodes_seen"), [], r"invalid number of test nodes seen: \[\]"),
