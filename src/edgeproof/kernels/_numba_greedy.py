@@ -32,7 +32,7 @@ def count(bits: Array, counts: Array) -> None:
 
 @numba.njit(cache=True)
 def lowest_bucket(counts: Array, high: int, num_values: int) -> int:
-    """Return the lowest of the buckets just below ``high`` that together hold ``num_values`` values, or 0 if there are fewer."""
+    """Return the lowest of the buckets just below ``high`` that together hold ``num_values`` values; at least 0."""
     bucket = high
     while bucket > 0 and num_values > 0:
         bucket -= 1
