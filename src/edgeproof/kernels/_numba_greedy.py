@@ -31,12 +31,12 @@ def count(bits: Array, counts: Array) -> None:
 
 
 @numba.njit(cache=True)
-def lowest_bucket(counts: Array, high: int, wanted: int) -> int:
-    """Return the lowest of the buckets just below ``high`` that together hold ``wanted`` values, or 0 if there are fewer."""
+def lowest_bucket(counts: Array, high: int, num_values: int) -> int:
+    """Return the lowest of the buckets just below ``high`` that together hold ``num_values`` values; at least 0."""
     bucket = high
-    while bucket > 0 and wanted > 0:
+    while bucket > 0 and num_values > 0:
         bucket -= 1
-        wanted -= counts[bucket]
+        num_values -= counts[bucket]
     return bucket
 
 

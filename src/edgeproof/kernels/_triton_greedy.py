@@ -135,7 +135,7 @@ def take_group(
     j = ends.to(tl.int32)
     room_i = tl.load(room + i, mask=inside, other=0, volatile=True)
     room_j = tl.load(room + j, mask=inside, other=0, volatile=True)
-    # All warps must read before any writes: otherwise they could disagree about which pairs are open.
+    # All warps must read before any writes: otherwise their masks of open pairs could differ.
     tl.debug_barrier()
     open_ = inside & (room_i >= cost) & (room_j >= cost)
     # Whether the pair along the second axis shares the first or the second node.

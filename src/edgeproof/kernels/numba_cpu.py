@@ -147,12 +147,12 @@ def take_largest(
         bits, counts = _array(row.float()).view(np.int32), np.zeros(greedy.BUCKETS + 1, dtype=np.int32)
         greedy.count(bits, counts)
         # The largest values usually exhaust the total budget.
-        wanted = chunk or max(1024, min(64 * (left // unit), p.size(1) // 16))
+        num_values = chunk or max(1024, min(64 * (left // unit), p.size(1) // 16))
         high = greedy.BUCKETS
         while left >= 0 and high > 0:
-            low = greedy.lowest_bucket(counts, high, wanted)
+            low = greedy.lowest_bucket(counts, high, num_values)
             left = greedy.take(values, bits, counts, low, high, *nodes, room, left, unit, whole, _array(row_taken))
-            wanted, high = 4 * wanted, low
+            num_values, high = 4 * num_values, low
     return taken, finite
 
 
