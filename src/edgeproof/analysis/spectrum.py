@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data
+from edgeproof._checks import check_data, check_int
 from edgeproof._names import unknown_name
 from edgeproof.analysis import polynomial
 from edgeproof.analysis._figures import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.density import cell_shares, chebyshev_moments
-from edgeproof.models.base import check_positive
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +72,7 @@ class Spectrum:
 
     def histogram(self, num_bins: int = 41) -> Tensor:
         """Share of the eigenvalues in each of equal bins of [0, 2]; an odd number keeps the many at 1 within one bin."""
-        check_positive(num_bins=num_bins)
+        check_int(1, num_bins=num_bins)
         # Eigenvalues on an edge all go to the bin above it, whichever way they were rounded.
         bins = ((self.frequency + _SAME) * num_bins / 2).long().clamp(max=num_bins - 1)
         return self.share.new_zeros(num_bins).index_add(0, bins, self.share)
@@ -145,7 +144,7 @@ def spectrum(
     (tensor([0., 1., 1., 2.], dtype=torch.float64), tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64))
     """
     check_data(data, labels=False)
-    check_positive(max_exact=max_exact, points=points, num_moments=num_moments, num_vectors=num_vectors)
+    check_int(1, max_exact=max_exact, points=points, num_moments=num_moments, num_vectors=num_vectors)
     found = coefficients(model)
     if laplacian == "plain" and found.self_loops:
         if data.x.size(0) > max_exact:

@@ -13,15 +13,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_data, check_nodes, check_not_caching
+from edgeproof._checks import check_data, check_nodes, check_not_caching, describe
 from edgeproof._progress import progress_bar
 from edgeproof.attacks.target import Target, num_usable_pairs
 from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
-from edgeproof.models.predict import predict
-from edgeproof.propagation.autograd_path import described
+from edgeproof.models.base import predict
 from edgeproof.propagation.pairs import Pairs
 
 
@@ -268,7 +267,7 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     if labels is None:
         labels = data.y[nodes]
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:
-        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {described(labels)}")
+        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {describe(labels)}")
     elif int(labels.min()) < 0:
         raise ValueError(f"expected labels from 0, got {int(labels.min())}")
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}

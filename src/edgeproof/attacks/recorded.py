@@ -22,9 +22,8 @@ from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch
 from edgeproof.kernels.cuda_graph import record
-from edgeproof.propagation.adjacency import Filled, FilledAt
-from edgeproof.propagation.pair_scores import Bilinear, Scores
-from edgeproof.propagation.pairs import Pairs, contained, num_pairs
+from edgeproof.propagation.adjacency import DenseGraph, FixedPairsGraph
+from edgeproof.propagation.pairs import Bilinear, Pairs, Scores, contained, num_pairs
 
 # Steps after which a look is taken at what was noted.
 _LOOK_EVERY = 32
@@ -85,10 +84,10 @@ class RecordedAscent:
         self.idle = torch.arange(capacity, device=device) * max(1, self.total // capacity) % self.total
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
-        self.filled: Filled | FilledAt | None = None
+        self.filled: DenseGraph | FixedPairsGraph | None = None
         if is_dense(target, block, steps):
             graph = self.engine.adjacency
-            self.filled = FilledAt(graph, *block.pairs.both) if size is None else graph.filled
+            self.filled = FixedPairsGraph(graph, *block.pairs.both) if size is None else graph.dense_graph
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())
@@ -192,7 +191,7 @@ class RecordedAscent:
 
     def _run(self) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """Loss, logits and the terms of the gradient at the weights so far."""
-        if isinstance(self.filled, FilledAt):
+        if isinstance(self.filled, FixedPairsGraph):
             return self.engine.run_over(self.filled.perturbed(self.flip))
         flipped = self._pairs(torch.where(self.weight > 0, self.number, self.idle)).both
         if self.filled is not None:
@@ -204,7 +203,7 @@ class RecordedAscent:
 
     def _keep(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in their order; behind them weights of 0."""
-        if isinstance(self.filled, FilledAt):
+        if isinstance(self.filled, FixedPairsGraph):
             return
         if not flip.numel():
             self.weight.zero_()

@@ -20,7 +20,7 @@ from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, one_by_one
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.batched_graphs import EncodeDiffuse
+from edgeproof.propagation.autograd_path import EncodeDiffuse
 
 # Samples that choose a class are numbered from here: never among those that bound its probability.
 _CHOOSING = 1 << 48

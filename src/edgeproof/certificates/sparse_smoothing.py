@@ -23,7 +23,7 @@ from edgeproof.certificates.class_counts import ClassCounts, Share, check_same_r
 from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
 from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.smoothed_sampler import SmoothedSampler
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # Seconds between two writes of the votes.
 _SECONDS = 30.0

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from edgeproof.attacks.blocks import sample_block
 from edgeproof.attacks.target import Target
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # A gradient below this share of what one node can add to the loss moves nothing.
 _NEAR_ZERO = 1e-6

@@ -24,7 +24,7 @@ from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.result import Score
 from edgeproof.evaluation.surrogate import imitate
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # Results that a local search begins with.
 _STARTS = 4
