@@ -122,8 +122,7 @@ class EdgeGradient:
         if not isinstance(pairs, Pairs):
             check_pairs(pairs, n)
             return Pairs(pairs.amin(dim=0), pairs.amax(dim=0), n)
-        if pairs.num_nodes != n:
-            raise ValueError(f"expected pairs of a graph of {n} nodes, got {pairs.num_nodes}")
+        pairs.check_graph(n)
         return pairs
 
 
@@ -316,11 +315,9 @@ class EdgeGradientEngine:
             raise TypeError(f"expected flip weights as a tensor, got {type(flip).__name__}")
         flip = for_autograd(flip.detach().to(like.dtype))
         if isinstance(pairs, Pairs):
-            if (pairs.num_nodes, flip.shape) != (self.num_nodes, (len(pairs),)):
-                raise ValueError(
-                    f"expected {len(pairs)} flip weights and pairs of a graph of {self.num_nodes} nodes, got weights of shape "
-                    f"{list(flip.shape)} and pairs of a graph of {pairs.num_nodes} nodes"
-                )
+            pairs.check_graph(self.num_nodes)
+            if flip.shape != (len(pairs),):
+                raise ValueError(f"expected {len(pairs)} flip weights, got shape {list(flip.shape)}")
             return pairs.both, flip
         ordered = Pairs.of(pairs, self.num_nodes)
         if flip.shape != (len(ordered),) or not bool(((flip >= 0) & (flip <= 1)).all()):

@@ -93,6 +93,11 @@ class Pairs:
         """Number of each pair, ascending; cached."""
         return self.u * (2 * self.num_nodes - self.u - 1) // 2 + self.v - self.u - 1
 
+    def check_graph(self, num_nodes: int) -> None:
+        """Raise unless the graph of the pairs has this number of nodes."""
+        if self.num_nodes != num_nodes:
+            raise ValueError(f"expected pairs of a graph of {num_nodes} nodes, got {self.num_nodes}")
+
     def __len__(self) -> int:
         return self.u.numel()
 
