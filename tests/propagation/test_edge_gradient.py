@@ -546,7 +546,7 @@ def test_engine_restores_mode_of_each_submodule(double: Data) -> None:
 def test_forced_backend_runs_the_model(double: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     spmm = reference.spmm
-    monkeypatch.setattr(reference, "spmm", lambda *arguments: calls.append(1) or spmm(*arguments))
+    monkeypatch.setattr(reference, "spmm", lambda *args, **kwargs: calls.append(1) or spmm(*args, **kwargs))
     EdgeGradientEngine(MODELS["GCN"][0](), double, torch.arange(7), backend="reference", path="propagate")()
     assert calls
 
@@ -717,7 +717,7 @@ def test_gradient_of_wide_model_matches_autograd() -> None:
     data = ep.datasets.csbm("homophilous", num_nodes=300, p=0.05, q=0.01, seed=0)
     data.x = data.x.double()
     model = ep.models.build("GCN", 21, 2, {"hidden_channels": 4000}, seed=0).double()
-    assert not reference.are_few([torch.empty(300, 4000)])
+    assert 300 * 4000 > reference.FEW_NUMBERS
     pairs = torch.tensor([[0, 1, 3], [4, 2, 6]])
     fast, expected = (
         EdgeGradientEngine(model, data, torch.arange(50), path=path)().at(pairs) for path in ("propagate", "autograd")
