@@ -148,7 +148,9 @@ def test_objective_matches_definition(loss: losses.Loss, double: Data) -> None:
             expected = expected + 0.9 * distance.square() / (3 * 7)
     torch.testing.assert_close(objective, expected)
     torch.testing.assert_close(logits, (sum(outputs) / 3)[nodes])
-    for gradient, expected_gradient in zip(gradients, torch.autograd.grad(expected, list(model.parameters())), strict=True):
+    for gradient, expected_gradient in zip(
+        gradients, torch.autograd.grad(expected, list(model.parameters())), strict=True
+    ):
         torch.testing.assert_close(gradient, expected_gradient)
 
 

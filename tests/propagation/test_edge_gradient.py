@@ -717,7 +717,7 @@ def test_gradient_of_wide_model_matches_autograd() -> None:
     data = ep.datasets.csbm("homophilous", num_nodes=300, p=0.05, q=0.01, seed=0)
     data.x = data.x.double()
     model = ep.models.build("GCN", 21, 2, {"hidden_channels": 4000}, seed=0).double()
-    assert 300 * 4000 > reference.FEW_NUMBERS
+    assert reference.FEW_NUMBERS < 300 * 4000
     pairs = torch.tensor([[0, 1, 3], [4, 2, 6]])
     fast, expected = (
         EdgeGradientEngine(model, data, torch.arange(50), path=path)().at(pairs) for path in ("propagate", "autograd")
