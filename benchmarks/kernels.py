@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, on, write_record
+from _runs import get_device, provenance, write_record
 from attack_step import arxiv_sized, citeseer
 from rich.console import Console
 from rich.table import Table
@@ -185,7 +185,7 @@ def disagreement(found: Any, expected: Any) -> float:
 @app.command()
 def run(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
     """Time every kernel. Run it alone on the machine."""
-    place = on(device)
+    place = get_device(device)
     fast = next(one for one in BACKENDS if not one.not_supported_reasons([torch.zeros(1, device=place)]))
     rows = []
     shown = Table("kernel", "input", "plain, ms", f"{fast.name}, ms", "ratio", "differ by")
@@ -206,7 +206,7 @@ def render() -> None:
     sections = []
     for path in sorted(RESULTS.glob("kernels-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        lines = [f"## {record['backend']}", "", made_by(record), ""]
+        lines = [f"## {record['backend']}", "", provenance(record), ""]
         lines += ["| kernel | input | plain, ms | ours, ms | ratio | differ by |", "|---|---|---:|---:|---:|---:|"]
         for row in record["rows"]:
             ratio = row["plain_ms"] / row["ms"]
