@@ -490,5 +490,5 @@ def test_few_and_many_steps_have_separate_recordings(data: Data) -> None:
         attack = PRBCD(steps=count, fine_tune_steps=0, block_size=2000, keep_best=False)
         attack.find(target, Budget(20), generator=generator(), trace=AttackTrace(DEVICE))
     few, many = (list(recording.by_capacity.values()) for recording in target.recordings.values())
-    assert {id(recorded.dense) for recorded in few} == {id(target.engine("tanh_margin").adjacency.filled)}
+    assert {id(recorded.dense) for recorded in few} == {id(target.engine("tanh_margin").adjacency.dense_graph)}
     assert {recorded.dense for recorded in many} == {None}

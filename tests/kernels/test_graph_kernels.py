@@ -16,7 +16,7 @@ import edgeproof as ep
 from edgeproof.kernels import dispatch, numba_cpu, reference, triton_gpu
 from edgeproof.kernels.dispatch import Backend
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs
-from edgeproof.propagation.adjacency import Filled, FilledAt
+from edgeproof.propagation.adjacency import DenseGraph, FixedPairsGraph
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -245,11 +245,11 @@ def test_dense_matrix_equals_sparse_matrix(graph: Data, name: str, isolated: boo
         flip = torch.rand(len(pairs), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         if isolated:
             flip[(pairs.u == 6) | (pairs.v == 6)] = 0
-        filled = FilledAt(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
+        filled = FixedPairsGraph(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
         torch.testing.assert_close(filled.dense(), engine.adjacency.perturbed(pairs.both, flip).dense())
         # Repeated pairs with flip 0 change nothing.
         more = torch.cat([pairs.both, every.both, every.both], dim=1), torch.cat([flip, flip.new_zeros(42)])
-        assert torch.equal(Filled(engine.adjacency).perturbed(*more).dense(), filled.dense())
+        assert torch.equal(DenseGraph(engine.adjacency).perturbed(*more).dense(), filled.dense())
         loss, logits, scores = engine.run_over(filled)
         expected = engine.run_on_tape(pairs.both, flip)
         torch.testing.assert_close((loss, logits), expected[:2])

@@ -29,9 +29,8 @@ from edgeproof.attacks.projections import fixed_point_budget, project_global_nos
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch
 from edgeproof.kernels.cuda_graph import record
-from edgeproof.propagation.adjacency import Filled, FilledAt
-from edgeproof.propagation.pair_scores import Bilinear, Scores
-from edgeproof.propagation.pairs import Pairs, contained, num_pairs
+from edgeproof.propagation.adjacency import DenseGraph, FixedPairsGraph
+from edgeproof.propagation.pairs import Bilinear, Pairs, Scores, contained, num_pairs
 
 if TYPE_CHECKING:
     from edgeproof.attacks._recording import RecordingOptions
@@ -95,10 +94,10 @@ class RecordedSteps:
         self.padding = torch.arange(capacity, device=device) * max(1, self.num_pairs // capacity) % self.num_pairs
         if size is None:
             self.fixed = block.number, block.pairs, self.engine.sign(block.pairs, True)
-        self.dense: Filled | FilledAt | None = None
+        self.dense: DenseGraph | FixedPairsGraph | None = None
         if uses_dense_matrix(target, block, steps, options):
             graph = self.engine.adjacency
-            self.dense = FilledAt(graph, *block.pairs.both) if size is None else graph.filled
+            self.dense = FixedPairsGraph(graph, *block.pairs.both) if size is None else graph.dense_graph
         self.flip = like.new_zeros(slots)
         if keep_best:
             self.best_accuracy = like.new_zeros(())
@@ -242,7 +241,7 @@ class RecordedSteps:
 
     def _run_model(self) -> tuple[Tensor, Tensor, list[Scores] | None]:
         """Return loss, logits and gradient terms at the current weights."""
-        if isinstance(self.dense, FilledAt):
+        if isinstance(self.dense, FixedPairsGraph):
             return self.engine.run_over(self.dense.perturbed(self.flip))
         flipped = self._pairs(torch.where(self.weight > 0, self.number, self.padding)).both
         if self.dense is not None:
@@ -254,7 +253,7 @@ class RecordedSteps:
 
     def _keep_flipped(self, number: Tensor, flip: Tensor) -> None:
         """Gather the pairs of non-zero weight, in order, into the fixed-size buffers; the rest gets weight 0."""
-        if isinstance(self.dense, FilledAt):
+        if isinstance(self.dense, FixedPairsGraph):
             return
         if not flip.numel():
             self.weight.zero_()

@@ -19,7 +19,7 @@ from edgeproof._progress import Advance, progress_bar
 from edgeproof.budget import Budget
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import Pairs, num_pairs
 

@@ -19,7 +19,7 @@ from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, split_batch
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.batched_graphs import EncodeDiffuse
+from edgeproof.propagation.autograd_path import EncodeDiffuse
 
 # Samples that choose a class are numbered from here, so they never coincide with those that bound its probability.
 _CHOOSING_OFFSET = 1 << 48

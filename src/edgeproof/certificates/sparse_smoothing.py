@@ -22,7 +22,7 @@ from edgeproof.certificates.confidence import binomial_test, class_probability_b
 from edgeproof.certificates.regions import Noise, certified_grid, lower_bound, region_probabilities, upper_bound
 from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.smoothed_sampler import SmoothedSampler
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # Prediction of :meth:`SparseSmoothing.predict` at nodes where no class is certainly the most probable one.
 ABSTAIN = -1

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from edgeproof._warnings import EdgeproofWarning
 from edgeproof.attacks.base import Target
 from edgeproof.attacks.blocks import sample_block
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # Gradients below this fraction of one node's largest contribution to the loss count as zero.
 _NEAR_ZERO = 1e-6

@@ -24,7 +24,7 @@ from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.result import Score
 from edgeproof.evaluation.surrogate import fit_surrogate
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 # Local searches per budget, each from a different result of the lowest accuracy.
 _MAX_STARTS = 4

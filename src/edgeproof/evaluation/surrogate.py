@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from edgeproof.models import GCN, build, graph_of
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 _EPOCHS = 100
 

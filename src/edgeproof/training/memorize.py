@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 
 class Memorizing(nn.Module):
