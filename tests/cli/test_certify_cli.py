@@ -84,8 +84,8 @@ def test_merge_votes_of_two_seeds(run: Run) -> None:
     both = Certificate.load("certificate.safetensors")
     assert both.samples == 600
     assert Result.read("certificate.safetensors.json").threat["samples"] == 600
-    counts = ep.certificates.merge([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
-    assert (ep.certificates.SparseSmoothing(0.001, 0.4).decide(counts).grid == both.grid).all()
+    counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
+    assert (ep.certificates.SparseSmoothing(0.001, 0.4).certify_counts(counts).grid == both.grid).all()
     # More samples extend the stored counts.
     assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
     assert ep.certificates.ClassCounts.load("1.votes").samples == 400
@@ -94,12 +94,12 @@ def test_merge_votes_of_two_seeds(run: Run) -> None:
     assert "expected votes of different seeds, got [2] twice: the same samples are in 2.votes" in err
     code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--votes", "3.votes", "--merge", "2.votes")
     assert code == 1
-    assert "expected votes for noise [0.001, 0.5], got those for [0.001, 0.4] in 2.votes" in err
+    assert "expected class counts for noise [0.001, 0.5], got noise [0.001, 0.4] in 2.votes" in err
     assert not Path("2b.votes").exists()
     assert not Path("3.votes").exists()
     code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--votes", "2.votes")
     assert code == 1
-    assert "got those for [0.001, 0.4] in 2.votes: delete it, or use another file" in err
+    assert "got noise [0.001, 0.4] in 2.votes: delete it, or use another file" in err
 
 
 def test_merge_without_samples_option_uses_stored_votes(run: Run) -> None:
@@ -118,16 +118,16 @@ def test_merge_without_samples_option_uses_stored_votes(run: Run) -> None:
 
 def test_interrupted_certify_says_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
-    continue_with = SmoothedSampler.continue_with
+    extend = SmoothedSampler.extend
 
     def interrupted(self: SmoothedSampler, *arguments: Any) -> Iterator[ClassCounts]:
-        for votes in continue_with(self, *arguments):
+        for votes in extend(self, *arguments):
             yield votes
             if votes.samples:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(SmoothedSampler, "continue_with", interrupted)
+        patch.setattr(SmoothedSampler, "extend", interrupted)
         code, _, err = run(*CERTIFY, "--p-del", "0.4", "--memory", "0.001")
     assert code == 130
     kept = ClassCounts.load("certificate.safetensors.votes").samples

@@ -103,9 +103,9 @@ def test_train_checks_arguments_before_download(run: Run, monkeypatch: pytest.Mo
         (("--averaging", "1.5"), "expected 0 <= averaging < 1, got 1.5"),
         (("--split-index", "1"), "expected --test-on-val and --split-index with --split provided only, got inductive"),
         (("--test-on-val", "--split", "transductive"), "with --split provided only, got transductive"),
-        (("--count", "half_degree"), "expected an attack to train against beside count='half_degree'"),
+        (("--count", "half_degree"), "expected an attack to train against with count='half_degree'"),
         (("--local", "0.5"), "(--attack LRBCD)"),
-        (("--preset", "sturdy", "--max-epochs", "40"), "what you did not name is that of preset 'sturdy'"),
+        (("--preset", "sturdy", "--max-epochs", "40"), "settings that are not given are those of preset 'sturdy'"),
         (("--preset", "sturdy", "--lr", "-1"), "expected lr to be a finite number >= 0, got -1.0\n"),
     ):
         code, _, err = run(*start, "GCN", *arguments)
@@ -150,7 +150,7 @@ def test_split_options(run: Run, arguments: tuple[str, ...], message: str | None
         ((*TRAIN, "--set", "dropout=abc"), "0 <= dropout < 1, got 'abc'"),
         ((*TRAIN, "--set", "init=5"), "unknown init 5"),
         ((*TRAIN, "--set", "K"), "expected a setting as name=value"),
-        ((*TRAIN, "--set", "K=0"), "expected K to be a whole number >= 1, got 0"),
+        ((*TRAIN, "--set", "K=0"), "expected K to be an integer >= 1, got 0"),
         ((*TRAIN, "--lr", "-1"), "expected lr to be a finite number >= 0"),
         ((*TRAIN, "--loss", "hinge"), "unknown loss 'hinge'"),
         ((*TRAIN, "--device", "gpu"), "expected a device of this machine, such as 'cpu', got 'gpu'"),
@@ -338,5 +338,5 @@ def test_num_seen_of_other_splits(run: Run) -> None:
 def test_label_warning_is_one_line_and_stored(run: Run) -> None:
     code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
     assert code == 0
-    assert err.startswith("warning: the model that labels unlabelled nodes has an accuracy of")
-    assert "little better than a constant answer" in Result.read("model.safetensors.json").warnings[0]
+    assert err.startswith("warning: EP101: the pseudo-labels are hardly better than a constant prediction")
+    assert "hardly better than a constant prediction" in Result.read("model.safetensors.json").warnings[0]

@@ -36,10 +36,10 @@ def test_report_of_a_folder(run: Run, tested: Path) -> None:
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert "<h1>One [bold] model</h1>" in page
     (found,) = read([tested])
-    assert [row.attack for row in found.attacked[0].rows] == ["DICE", "FGSM", "FGSM"]
+    assert [row.attack for row in found.attacks[0].rows] == ["DICE", "FGSM", "FGSM"]
     assert found.filter is not None
     assert found.filter.gamma == tuple(ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist())
-    assert found.certified is not None
+    assert found.certificate is not None
     for command in ("train", "attack", "evaluate", "certify", "report"):
         assert f"edgeproof {command} " in page
     # Outcomes are stored by node ids of the whole graph.
@@ -64,7 +64,7 @@ def test_report_of_a_folder(run: Run, tested: Path) -> None:
     [
         (("nothing",), "no file or folder nothing"),
         (("name=nothing",), "no file or folder nothing"),
-        (("odd.json",), "odd.json cannot be read as JSON"),
+        (("odd.json",), "odd.json is not valid JSON"),
         (("odd.json", "--out", "/dev/null/x"), "cannot write /dev/null/x"),
     ],
 )

@@ -27,8 +27,8 @@ from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import GRAPHS, Recipe
 from edgeproof.experiments.store import Record, StoreWarning
 from edgeproof.experiments.work import keep, known_model, trained, work
+from edgeproof.training.adversarial import Stage
 from edgeproof.training.checkpoint import Checkpoint, RunState
-from edgeproof.training.stage import Stage
 
 
 class Inline:
@@ -140,7 +140,7 @@ def test_a_certificate_that_was_interrupted_goes_on(
         yield from counts(self, samples, *arguments, **options)
 
     # Several batches, so that there is something to interrupt.
-    monkeypatch.setattr(smoothed_sampler, "_ON_CPU", 1 << 26)
+    monkeypatch.setattr(smoothed_sampler, "_CPU_BATCH_BYTES", 1 << 26)
     with monkeypatch.context() as patch:
         patch.setattr(SmoothedSampler, "counts", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -61,7 +61,7 @@ def attack(
     Example: [bold]edgeproof attack --model model.safetensors --attack LRBCD -e 0.1 -e 0.25 --local 0.5[/]
     """
     from edgeproof.cli._target import check_files, check_target, load_target, result_of
-    from edgeproof.evaluation import Row
+    from edgeproof.evaluation import AttackScore
     from edgeproof.evaluation.result import Score
 
     torch_device = parse_device(device)
@@ -91,7 +91,7 @@ def attack(
             "budgets": {str(value): result.budget.total for value, result in results.items()},
             "attacks": {name: repr(built)},
             "rows": [
-                Row(
+                AttackScore(
                     name, value, result.budget.total, result.flips.size(1), result.accuracy, result.seconds["total"]
                 )._asdict()
                 for value, result in results.items()

@@ -69,7 +69,7 @@ def certify(
 
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
     """
-    from edgeproof.certificates.sparse_smoothing import check_alpha, known_labels
+    from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
     from edgeproof.cli._target import check_target, load_target
 
     torch_device = parse_device(device)
@@ -85,10 +85,10 @@ def certify(
     trained = check_target(model, dataset, split, [])
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
     view = target.split.test
-    labels = known_labels(view.data, view.nodes)
+    labels = node_labels(view.data, view.nodes)
     _check_counts(smoothing, target, others, seed=seed, samples=samples, alpha=alpha)
     try:
-        counts = smoothing.vote(
+        counts = smoothing.sample_counts(
             target.model,
             view.data,
             view.nodes,
@@ -103,8 +103,8 @@ def certify(
         if checkpoint.exists():
             raise KeyboardInterrupt(_how_to_resume(checkpoint)) from None
         raise
-    merged = ep.certificates.merge([counts, *others.values()])
-    certificate = smoothing.decide(merged, alpha, labels=labels)
+    merged = ep.certificates.merge_counts([counts, *others.values()])
+    certificate = smoothing.certify_counts(merged, alpha, labels=labels)
     certificate.save(out)
     _write_result(result_file, target, certificate, merged, seed=seed, alpha=alpha, device=torch_device)
     if votes is None:
@@ -129,12 +129,12 @@ def _check_counts(
     from edgeproof.certificates.class_counts import check_same_run
 
     view = target.split.test
-    run, classes = smoothing.question(target.model, view.data, view.nodes)
+    run, classes = smoothing.run_fingerprint(target.model, view.data, view.nodes)
     for path, other in others.items():
         check_same_run(other.run, run, str(path))
         if seed in other.streams:
             raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
-    smoothing.check_enough(samples + sum(other.samples for other in others.values()), alpha, classes)
+    smoothing.check_samples(samples + sum(other.samples for other in others.values()), alpha, classes)
 
 
 def _write_result(

@@ -37,13 +37,13 @@ def report(
 
     Two models: [bold]edgeproof report regular=runs/regular robust=runs/robust[/]
     """
+    from edgeproof.experiments.report_runs import input_files, read_runs
     from edgeproof.report.page import TITLE
-    from edgeproof.report.reading import inputs
 
     check_writable(out)
-    if out.resolve() in inputs(runs):
+    if out.resolve() in input_files(runs):
         raise ValueError(f"expected --out to differ from the files to report on, got {out}")
-    parsed = ep.report.read(runs)
+    parsed = read_runs(runs)
     ep.report.write(parsed, out, title=TITLE if title is None else title, command=command_line())
     size = out.stat().st_size / 1000
     models = f"{len(parsed)} model{'s' if len(parsed) > 1 else ''}"

@@ -215,8 +215,8 @@ def _choose_training(
     budget: tuple[float | None, float | None, str | None],
 ) -> tuple[Preset, Attack | None]:
     """Return the preset with the given settings, and the attack that replaces the preset's, if any."""
-    from edgeproof.training.adversarial import check_threatened, make_threat
-    from edgeproof.training.presets import configure
+    from edgeproof.training.adversarial import make_threat
+    from edgeproof.training.config import check_threat_settings, configure
 
     chosen = configure(preset, settings)  # type: ignore[arg-type]
     chosen_attack = None if attack is None else ep.attacks.build(attack).for_training()
@@ -231,7 +231,7 @@ def _choose_training(
             chosen = replace(chosen, threat=replace(chosen.threat, attack=changed))
         else:
             chosen_attack = changed
-    check_threatened(chosen.config, make_threat(chosen_attack, *budget, chosen.threat))
+    check_threat_settings(chosen.config, make_threat(chosen_attack, *budget, chosen.threat))
     return chosen, chosen_attack
 
 
@@ -257,7 +257,7 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
     """Save the last finite parameters if training diverges; tell how to resume if it is interrupted."""
     import torch
 
-    from edgeproof.training.checkpoint import files_beside
+    from edgeproof.training.checkpoint import sibling_files
 
     initial = {name: value.clone() for name, value in network.state_dict().items()}
     try:
@@ -269,7 +269,7 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
             print_line(f"saved the parameters named below to {paths.last_good}")
         raise
     except KeyboardInterrupt:
-        if paths.checkpoint.exists() or files_beside(paths.checkpoint):
+        if paths.checkpoint.exists() or sibling_files(paths.checkpoint):
             raise KeyboardInterrupt(f"interrupted; the same command resumes from {paths.checkpoint}") from None
         raise
 
@@ -280,7 +280,7 @@ def _result(
     from edgeproof.evaluation import clean_scores
     from edgeproof.evaluation.result import Result, describe_environment, describe_model, describe_split
 
-    doubt = history.pseudo_labels.doubt if history.pseudo_labels is not None else None
+    warning = history.pseudo_labels.warning if history.pseudo_labels is not None else None
     return Result(
         command=command_line(),
         dataset=dataset,
@@ -290,7 +290,7 @@ def _result(
         seed=seed,
         scores=clean_scores(network, split),
         environment=describe_environment(device),
-        warnings=() if doubt is None else (doubt,),
+        warnings=() if warning is None else (warning,),
     )
 
 

@@ -47,5 +47,5 @@ def _counted(result: AttackResult, graph: Data) -> list[list[int]]:
     """Lines of degree, adversarial edges, nodes that fell, nodes that stand."""
     nodes = attacked_degrees(result, graph)
     pairs = torch.stack([nodes.degree, nodes.flips], dim=1)
-    fell, stands = (Counter(map(tuple, pairs[which].tolist())) for which in (nodes.fell, nodes.stands))
+    fell, stands = (Counter(map(tuple, pairs[which].tolist())) for which in (nodes.misclassified, nodes.robust))
     return [[*pair, fell[pair], stands[pair]] for pair in sorted({*fell, *stands})]

@@ -9,8 +9,8 @@ from typing import Any
 
 from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
 from edgeproof.budget import Budget
-from edgeproof.certificates import Certificate, Share, SparseSmoothing, join
-from edgeproof.certificates.sparse_smoothing import known_labels
+from edgeproof.certificates import Certificate, CountsPart, SparseSmoothing, join_parts
+from edgeproof.certificates.sparse_smoothing import node_labels
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.experiments.looks import BINS, degrees_of, diffusion_of, filter_of
 from edgeproof.experiments.paper import Column, epsilons, is_large
@@ -133,16 +133,16 @@ class Measure:
         """Into how many tasks a cluster may divide it."""
         return max(1, min(_TASKS, self.samples // _LEAST_SAMPLES)) if self.kind == "smoothing" else 1
 
-    def vote(self, model: GraphModel, split: Split, share: int, shares: int) -> Share:
+    def vote(self, model: GraphModel, split: Split, share: int, shares: int) -> CountsPart:
         """A share of what a certificate takes; :meth:`decide` gives from all of them what :meth:`run` would."""
         graph, nodes, seed = split.test.data, split.test.nodes, self.recipe.seed
         given = (model, graph, nodes, share, shares, self.samples, seed)
-        return _SMOOTHING.vote_share(*given, choosing_samples=_CHOOSING)
+        return _SMOOTHING.sample_part(*given, choosing_samples=_CHOOSING)
 
-    def decide(self, shares: Sequence[Share], split: Split) -> dict[str, Any]:
+    def decide(self, shares: Sequence[CountsPart], split: Split) -> dict[str, Any]:
         """What :meth:`run` would have found."""
-        labels = known_labels(split.test.data, split.test.nodes)
-        return _certified(_SMOOTHING.decide(join(shares), _ALPHA, labels=labels))
+        labels = node_labels(split.test.data, split.test.nodes)
+        return _certified(_SMOOTHING.certify_counts(join_parts(shares), _ALPHA, labels=labels))
 
 
 def _certified(certificate: Certificate) -> dict[str, Any]:

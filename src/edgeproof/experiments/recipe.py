@@ -248,7 +248,7 @@ def _has_masks(dataset: str) -> bool:
 
 def at_hand(dataset: str) -> bool:
     """Whether the graph can be had without a download."""
-    return dataset == STAND_IN or datasets.at_hand(dataset)
+    return dataset == STAND_IN or datasets.is_local(dataset)
 
 
 def local_share(dataset: str) -> float:

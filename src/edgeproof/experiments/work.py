@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from edgeproof._files import replacing
 from edgeproof.analysis import Coefficients
-from edgeproof.certificates import ClassCounts, Share
+from edgeproof.certificates import ClassCounts, CountsPart
 from edgeproof.evaluation.result import describe_environment
 from edgeproof.experiments.looks import diffusion_of, filter_of
 from edgeproof.experiments.measure import Measure
@@ -134,7 +134,7 @@ class Counted:
         seconds: that it took.
     """
 
-    share: Share
+    share: CountsPart
     environment: dict[str, Any]
     seconds: float
 
