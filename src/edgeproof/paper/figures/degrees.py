@@ -1,4 +1,4 @@
-"""At which nodes attacks succeed."""
+"""Figures of the nodes at which attacks succeed."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import torch
 
 from edgeproof.analysis._figures import empty_figure
 from edgeproof.analysis.degrees import draw_fallen
-from edgeproof.experiments.figures.base import Found, Need
-from edgeproof.experiments.paper import Row
+from edgeproof.paper.figures.base import FigureData, FigureInput
+from edgeproof.paper.numbers import PaperRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Degrees, and numbers of edges, from here on share the last column or row.
+# Larger degrees and numbers of edges share the last column or row.
 _LAST = 12
 
 
 @dataclass(frozen=True)
 class Degrees:
-    """Nodes that fell, by degree and adversarial edges, of all seeds together.
+    """Misclassified nodes by degree and adversarial edges, summed over seeds.
 
     Args:
-        row: the training.
+        row: The training.
     """
 
-    row: Row
+    row: PaperRow
     over: ClassVar[str] = "sum over"
 
     @property
-    def needs(self) -> tuple[Need, ...]:
-        return (Need(self.row, "degrees"),)
+    def inputs(self) -> tuple[FigureInput, ...]:
+        return (FigureInput(self.row, "degrees"),)
 
-    def draw(self, found: Found) -> Figure:
-        """A panel for each budget."""
-        each = [dict(values["nodes"]) for values in found.of(self.row, "degrees")]
+    def draw(self, data: FigureData) -> Figure:
+        """Draw one panel per budget."""
+        each = [dict(values["nodes"]) for values in data.of(self.row, "degrees")]
         epsilons = list(each[0])
         figure = empty_figure(4.6 * len(epsilons), 4.4)
         for axes, epsilon in zip(figure.subplots(1, len(epsilons), squeeze=False).flat, epsilons, strict=True):
-            lines = [line for one in each for line in one[epsilon]]
+            lines = [line for by_budget in each for line in by_budget[epsilon]]
             draw_fallen(axes, _counts(lines))
             fell = sum(line[2] for line in lines)
             beyond = sum(line[2] for line in lines if line[1] > line[0])
@@ -56,7 +56,7 @@ class Degrees:
 
 
 def _counts(lines: Sequence[Sequence[Any]]) -> torch.Tensor:
-    """How many fell, by degree and adversarial edges."""
+    """Return the number of misclassified nodes by degree and adversarial edges."""
     counts = torch.zeros(_LAST + 1, _LAST + 1, dtype=torch.long)
     for degree, flips, fell, _ in lines:
         counts[min(degree, _LAST), min(flips, _LAST)] += fell

@@ -1,4 +1,4 @@
-"""Figures as files, and as a page."""
+"""Figures as files and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edgeproof.analysis._figures import write_figure
-from edgeproof.experiments.figures.base import Drawing, PaperFigure
+from edgeproof.paper.figures.base import Drawing, PaperFigure
 
 FORMATS = ("png", "svg")
-# Small enough to live in a repository; the SVG beside it has no resolution.
+# Small enough for a repository; the SVG has no resolution.
 _DPI = 100
 
 
 def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
-    """Write a picture; nothing if there is nothing to see."""
+    """Write a picture in several formats, and return the paths; none without a picture."""
     if drawing.figure is None:
         return []
     paths = [folder / f"{drawing.stem}.{form}" for form in forms]
@@ -24,11 +24,11 @@ def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS
 
 
 def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -> str:
-    """A page in Markdown with all pictures, and what each of them lacks.
+    """Return a Markdown page with all pictures and the measurements that each of them lacks.
 
     Args:
-        drawings: figures, and what there is of them.
-        folder: where their files are, from the page.
+        drawings: The figures and their drawings.
+        folder: Folder of the files, relative to the page.
     """
     lines = [
         "# The paper's figures, drawn anew",
@@ -44,8 +44,8 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
         else:
             lines += [f"Not run yet. {drawing.note}"]
         command = f"`edgeproof reproduce {figure.label}`"
-        lines += ["", f"{command}: {drawing.there} of {drawing.wanted} measurements are there."]
-        # Of a figure without any, all are.
-        if drawing.missing and drawing.there:
-            lines += ["", "Missing:", "", *(f"- {one}" for one in drawing.missing)]
+        lines += ["", f"{command}: {drawing.available} of {drawing.wanted} measurements are there."]
+        # Without any measurement, all of them are missing.
+        if drawing.missing and drawing.available:
+            lines += ["", "Missing:", "", *(f"- {missing}" for missing in drawing.missing)]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What training has made of GPRGNN's diffusion: its coefficients, and the filter that they are."""
+"""Figures of the diffusion that GPRGNN has learned: its coefficients and its filter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from edgeproof.analysis import Coefficients
 from edgeproof.analysis._figures import COLOURS, LINES, empty_figure, zero_line
-from edgeproof.experiments.figures.base import Found, Need
-from edgeproof.experiments.paper import Row
+from edgeproof.paper.figures.base import FigureData, FigureInput
+from edgeproof.paper.numbers import PaperRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,23 +25,23 @@ class Learned:
     """Several trainings on several graphs.
 
     Args:
-        graphs: by title, and for each the trainings by name.
-        view: ``"gamma"``, the coefficients; or ``"spectrum"``, the response to each frequency.
-        columns: graphs in a row.
+        graphs: Title of each graph, with the name and row of each training.
+        view: ``"gamma"`` for the coefficients, ``"spectrum"`` for the response to each frequency.
+        columns: Number of graphs per row.
     """
 
-    graphs: tuple[tuple[str, tuple[tuple[str, Row], ...]], ...]
+    graphs: tuple[tuple[str, tuple[tuple[str, PaperRow], ...]], ...]
     view: str
     columns: int
     over: ClassVar[str] = "mean and standard error over"
 
     @property
-    def needs(self) -> tuple[Need, ...]:
-        """The filters of all models."""
-        return tuple(Need(row, "filter") for _, trainings in self.graphs for _, row in trainings)
+    def inputs(self) -> tuple[FigureInput, ...]:
+        """Filters of all models."""
+        return tuple(FigureInput(row, "filter") for _, trainings in self.graphs for _, row in trainings)
 
-    def draw(self, found: Found) -> Figure:
-        """A panel for each graph."""
+    def draw(self, data: FigureData) -> Figure:
+        """Draw one panel per graph."""
         rows = -(-len(self.graphs) // self.columns)
         figure = empty_figure(4.2 * self.columns + 1.6, 2.6 * rows + 0.8)
         grid = figure.subplots(rows, self.columns, squeeze=False)
@@ -49,13 +49,13 @@ class Learned:
         shown: dict[str, Any] = {}
         for axes, (title, trainings) in zip(grid.flat, self.graphs, strict=True):
             axes.set_title(title, fontsize="medium")
-            there = {
-                (number, name): found.of(row, "filter")
+            filters = {
+                (number, name): data.of(row, "filter")
                 for number, (name, row) in enumerate(trainings)
-                if found.of(row, "filter")
+                if data.of(row, "filter")
             }
-            shown |= panel(axes, there, len(trainings))
-            if not there:
+            shown |= panel(axes, filters, len(trainings))
+            if not filters:
                 axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="0.5")
                 axes.set(xticks=[], yticks=[])
         figure.legend(list(shown.values()), list(shown), loc="outside right center", frameon=False)
@@ -65,11 +65,11 @@ class Learned:
 Filters = dict[tuple[int, str], tuple[dict[str, Any], ...]]
 
 
-def _bars(axes: Axes, there: Filters, places: int) -> dict[str, Any]:
-    """Means of the coefficients side by side, standard errors as bars."""
+def _bars(axes: Axes, by_training: Filters, places: int) -> dict[str, Any]:
+    """Draw means of the coefficients side by side, with standard errors as bars."""
     shown: dict[str, Any] = {}
-    for (number, name), filters in there.items():
-        gamma = torch.tensor([one["gamma"] for one in filters], dtype=torch.float64)
+    for (number, name), filters in by_training.items():
+        gamma = torch.tensor([learned["gamma"] for learned in filters], dtype=torch.float64)
         place = torch.arange(gamma.size(1)) + (number - (places - 1) / 2) * 0.8 / places
         shown[name] = axes.bar(
             place.numpy(),
@@ -89,16 +89,19 @@ def _bars(axes: Axes, there: Filters, places: int) -> dict[str, Any]:
     return shown
 
 
-def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
-    """Responses with the largest at 1, standard errors as bands; below, where the graph's frequencies are."""
+def _responses(axes: Axes, by_training: Filters, _: int) -> dict[str, Any]:
+    """Draw responses scaled to a maximum of 1, with standard errors as bands; below, the histogram of frequencies."""
     shown: dict[str, Any] = {}
-    for (number, name), filters in there.items():
+    for (number, name), filters in by_training.items():
         density = torch.tensor(filters[0]["density"])
         width = 2 / density.numel()
-        # Beyond the graph's largest frequency there is nothing that a filter could answer.
+        # The graph has no frequencies beyond its largest one.
         frequency = torch.linspace(0, width * (int(density.nonzero().max()) + 1), 200, dtype=torch.float64)
         each = torch.stack(
-            [Coefficients.of(one["gamma"], self_loops=one["self_loops"]).response(frequency) for one in filters]
+            [
+                Coefficients.of(learned["gamma"], self_loops=learned["self_loops"]).response(frequency)
+                for learned in filters
+            ]
         )
         each = each / each.abs().amax(dim=1, keepdim=True)
         mean, error = each.mean(dim=0), _error(each)
@@ -110,9 +113,9 @@ def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
             frequency.numpy(), (mean - error).numpy(), (mean + error).numpy(), color=colour, alpha=0.2, linewidth=0
         )
     zero_line(axes)
-    if there:
+    if by_training:
         low, high = axes.get_ylim()
-        # Below there is no response: the bars have a scale of their own.
+        # The histogram below has its own scale.
         axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= high])
         axes.set_ylim(low - 0.2 * (high - low), high)
         below = axes.inset_axes((0, 0, 1, 0.15), sharex=axes, zorder=-1)
@@ -129,7 +132,7 @@ def _responses(axes: Axes, there: Filters, _: int) -> dict[str, Any]:
 
 
 def _error(values: torch.Tensor) -> torch.Tensor:
-    """Standard error over the first dimension; of a single one there is none."""
+    """Return the standard error over the first dimension; NaN for a single entry."""
     if values.size(0) == 1:
         return torch.full_like(values[0], math.nan)
     return values.std(dim=0).div(values.size(0) ** 0.5)

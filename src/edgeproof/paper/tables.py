@@ -1,13 +1,13 @@
-"""The paper's result tables, as data: what is in them follows from the numbers that it prints."""
+"""The paper's result tables, as data: their content follows from the numbers that the paper prints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from edgeproof._names import look_up
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import STAND_IN, Column, Printed, Row, printed
-from edgeproof.experiments.recipe import protocols_of, recipes
+from edgeproof.experiments.graphs import STAND_IN
+from edgeproof.paper.numbers import PaperColumn, PaperNumber, PaperRow, paper_numbers
+from edgeproof.paper.recipes import PaperMeasurement, protocols_of, recipes
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,12 @@ class Table:
     """One table.
 
     Args:
-        label: its label in the paper's source.
-        number: its number; none if the paper has no such table.
-        nickname: a short name.
-        about: what it shows.
-        stands_for: the label of a table of ogbn-arxiv, whose rows and columns this one has on a generated graph of that size.
+        label: Label in the paper's source.
+        number: Number in the paper; None for a table that the paper does not have.
+        nickname: A short name.
+        about: What it shows.
+        stands_for: Label of the table whose rows and columns this one has on a generated graph of the size of ogbn-arxiv.
+        numbers: The numbers; None for those of the paper under this label.
     """
 
     label: str
@@ -27,38 +28,44 @@ class Table:
     nickname: str
     about: str
     stands_for: str | None = None
+    numbers: tuple[PaperNumber, ...] | None = None
 
     @property
-    def cells(self) -> list[Printed]:
-        """Its numbers, in the paper's order; of a stand-in, what they would be numbers of."""
+    def cells(self) -> list[PaperNumber]:
+        """The numbers in the paper's order; those of a stand-in have no value."""
+        if self.numbers is not None:
+            return list(self.numbers)
         if self.stands_for is None:
-            return printed(self.label)
+            return paper_numbers(self.label)
         return [
-            Printed(self.label, replace(cell.row, dataset=STAND_IN), cell.column, None, None)
-            for cell in printed(self.stands_for)
+            PaperNumber(self.label, replace(cell.row, dataset=STAND_IN), cell.column, None, None)
+            for cell in paper_numbers(self.stands_for)
         ]
 
     @property
     def title(self) -> str:
+        """The number and what the table shows."""
         return f"Table {self.number}: {self.about}" if self.number else self.about
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it may be called."""
+        """All names of the table."""
         return (self.label, self.nickname, *([] if self.number is None else [str(self.number)]))
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PaperRow]:
+        """The rows, without repetitions."""
         return list(dict.fromkeys(cell.row for cell in self.cells))
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[PaperColumn]:
+        """The columns, without repetitions."""
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
-    def measures(self, *, fast: bool = False) -> list[Measure]:
-        """Everything that it is made from, under both protocols where they differ."""
+    def measurements(self, *, fast: bool = False) -> list[PaperMeasurement]:
+        """Return everything that the table is made from, under both protocols where they differ."""
         return [
-            Measure.of(recipe, cell.column)
+            PaperMeasurement(recipe, cell.column.attack)
             for cell in self.cells
             for protocol in protocols_of(cell.row)
             for recipe in recipes(cell.row, protocol, fast)
@@ -92,10 +99,10 @@ STAND_INS = (
 )
 
 
-def find(name: str) -> Table:
-    """A table by label, number or nickname.
+def find_table(name: str) -> Table:
+    """Return a table by label, number or nickname.
 
-    >>> find("1") is find("main") is find("tab:results")
+    >>> find_table("1") is find_table("main") is find_table("tab:results")
     True
     """
     return look_up("table", name, {known: table for table in (*TABLES, *STAND_INS) for known in table.names})

@@ -1,15 +1,16 @@
-"""All figures, as data."""
+"""All figures of the paper, as data."""
 
 from __future__ import annotations
 
 from edgeproof._names import look_up
-from edgeproof.experiments.figures.base import PaperFigure
-from edgeproof.experiments.figures.curves import Curve, Curves, Panel
-from edgeproof.experiments.figures.degrees import Degrees
-from edgeproof.experiments.figures.diffusion import Diffusions
-from edgeproof.experiments.figures.learned import Learned
-from edgeproof.experiments.paper import STAND_IN, Row, printed
-from edgeproof.experiments.recipe import seeds_of
+from edgeproof.experiments.graphs import STAND_IN
+from edgeproof.paper.figures.base import PaperFigure
+from edgeproof.paper.figures.curves import Curve, Curves, Panel
+from edgeproof.paper.figures.degrees import Degrees
+from edgeproof.paper.figures.diffusion import Diffusions
+from edgeproof.paper.figures.learned import Learned
+from edgeproof.paper.numbers import PaperRow, paper_numbers
+from edgeproof.paper.recipes import seeds_of
 
 # The paper's study of self-training has ten splits.
 _TEN_SEEDS = (0, 1, *range(5, 13))
@@ -17,11 +18,11 @@ _TITLES = {"citeseer": "Citeseer", "cora": "Cora", "cora_ml": "Cora-ML", "pubmed
 _ATTACKS = {"LRBCD": "LR-BCD", "PRBCD": "PR-BCD"}
 
 
-def _row(dataset: str, model: str, training: str, setting: str = "inductive") -> Row:
-    """A training in one word: regular, self, or the attack that a self-trained model is trained against."""
+def _row(dataset: str, model: str, training: str, setting: str = "inductive") -> PaperRow:
+    """Return the row of a training: regular, self, or the attack that a self-trained model is trained against."""
     if training in ("regular", "self"):
-        return Row(setting, dataset, model, training == "self", None, None)
-    return Row(setting, dataset, model, True, training, 0.2)
+        return PaperRow(setting, dataset, model, training == "self", None, None)
+    return PaperRow(setting, dataset, model, True, training, 0.2)
 
 
 _TRAININGS = {"regular": "regular", "self-trained": "self", "LR-BCD-trained": "LRBCD", "PR-BCD-trained": "PRBCD"}
@@ -41,8 +42,8 @@ def _teaser() -> Curves:
 
 
 def _all_of_a_table(label: str) -> Curves:
-    """Every training of a table: a column for each model, a row for each attack."""
-    rows = list(dict.fromkeys(cell.row for cell in printed(label)))
+    """Show every training of a table: one column per model, one row per attack."""
+    rows = list(dict.fromkeys(cell.row for cell in paper_numbers(label)))
     models = list(dict.fromkeys(row.model for row in rows))
     names = {_row(row.dataset, row.model, training): name for row in rows for name, training in _TRAININGS.items()}
     panels = (
@@ -54,15 +55,15 @@ def _all_of_a_table(label: str) -> Curves:
 
 
 def _schemes(dataset: str, models: tuple[str, ...], epsilon: float) -> Curves:
-    """Self-training and adversarial training, each with and without the other."""
+    """Show self-training and adversarial training, each with and without the other."""
 
     def panel(model: str) -> Panel:
         against = ("PGD", epsilon)
         trained = {
-            "regular": Row("transductive", dataset, model, False, None, None),
-            "adversarial": Row("transductive", dataset, model, False, *against),
-            "self-training": Row("transductive", dataset, model, True, None, None),
-            "self- and adversarial": Row("transductive", dataset, model, True, *against),
+            "regular": PaperRow("transductive", dataset, model, False, None, None),
+            "adversarial": PaperRow("transductive", dataset, model, False, *against),
+            "self-training": PaperRow("transductive", dataset, model, True, None, None),
+            "self- and adversarial": PaperRow("transductive", dataset, model, True, *against),
         }
         return Panel(f"{model}, under PGD", tuple(Curve(name, row, "PGD") for name, row in trained.items()))
 
@@ -70,12 +71,16 @@ def _schemes(dataset: str, models: tuple[str, ...], epsilon: float) -> Curves:
 
 
 def _perfect() -> Curves:
-    curves = (Curve(model, Row("transductive", "cora", model, True, "PGD", 1.0), "PGD") for model in ("GPRGNN", "GCN"))
+    curves = (
+        Curve(model, PaperRow("transductive", "cora", model, True, "PGD", 1.0), "PGD") for model in ("GPRGNN", "GCN")
+    )
     return Curves((Panel("under PGD", tuple(curves)),), columns=1)
 
 
 def _karate() -> Diffusions:
-    return Diffusions(tuple((name, _row("karate", "GPRGNN", one, "transductive")) for name, one in _TRAININGS.items()))
+    return Diffusions(
+        tuple((name, _row("karate", "GPRGNN", training, "transductive")) for name, training in _TRAININGS.items())
+    )
 
 
 def _learned(view: str, datasets: tuple[str, ...]) -> Learned:
@@ -88,12 +93,12 @@ def _learned(view: str, datasets: tuple[str, ...]) -> Learned:
 
 
 def _arxiv(dataset: str) -> Curves:
-    trained = {"regular": Row("inductive", dataset, "GPRGNN", False, None, None)} | {
-        f"LR-BCD-trained, {epsilon:.0%}": Row("inductive", dataset, "GPRGNN", False, "LRBCD", epsilon)
+    trained = {"regular": PaperRow("inductive", dataset, "GPRGNN", False, None, None)} | {
+        f"LR-BCD-trained, {epsilon:.0%}": PaperRow("inductive", dataset, "GPRGNN", False, "LRBCD", epsilon)
         for epsilon in (0.01, 0.05, 0.1)
     }
     curves = [Curve(name, row, "LRBCD") for name, row in trained.items()]
-    curves.append(Curve("MLP", Row("inductive", dataset, "MLP", False, None, None), "clean"))
+    curves.append(Curve("MLP", PaperRow("inductive", dataset, "MLP", False, None, None), "clean"))
     return Curves((Panel("GPRGNN, under LR-BCD", tuple(curves)),), columns=1)
 
 
@@ -206,7 +211,7 @@ FIGURES = (
 
 
 def find_figure(name: str) -> PaperFigure:
-    """A figure by label, number (as ``"fig4"``) or nickname.
+    """Return a figure by label, number (as ``"fig4"``) or nickname.
 
     >>> find_figure("fig4") is find_figure("karate") is find_figure("fig:karate")
     True
