@@ -21,9 +21,10 @@ from _runs import write_record
 import edgeproof as ep
 from edgeproof.certificates import SparseSmoothing
 from edgeproof.certificates.sampling import Sampler
-from edgeproof.experiments import Store, compare, find
-from edgeproof.experiments.plan import measures
-from edgeproof.experiments.render import export, training_of
+from edgeproof.experiments import Store
+from edgeproof.paper import compare, find_table
+from edgeproof.paper.plan import measurements
+from edgeproof.paper.render import export, training_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "certificates"
@@ -93,7 +94,7 @@ def accuracy() -> str:
     """Every cell of the paper's tables of certificates that has been run."""
     store, parts = Store(ROOT / "results" / "experiments"), []
     for name in TABLES:
-        comparison = compare(find(name), store)
+        comparison = compare(find_table(name), store)
         run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
         if run:
             parts.append(export([replace(comparison, cells=run)], "markdown"))
@@ -103,7 +104,7 @@ def accuracy() -> str:
 def split_rows() -> list[str]:
     """What is certified of every GPRGNN with no edge changed, one line per kind of training."""
     store, found = Store(ROOT / "results" / "experiments"), {}
-    for measure in measures([find(name) for name in TABLES]):
+    for measure in measurements([find_table(name) for name in TABLES]):
         recipe = measure.recipe
         record, trained = store.get(measure.identity), store.get(recipe.identity)
         if recipe.row.model != "GPRGNN" or record is None:

@@ -21,9 +21,11 @@ from edgeproof.experiments.spec import (
     Task,
     TrainingSpec,
     as_settings,
+    resolve,
 )
 from edgeproof.paper.numbers import PaperColumn, PaperRow, epsilons, is_large, stands_for
 from edgeproof.splits import PROTOCOLS
+from edgeproof.training import TrainConfig
 
 SEEDS = (0, 1, 5)
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
@@ -116,6 +118,11 @@ class Recipe:
         return self.run.identity
 
     @property
+    def config(self) -> TrainConfig:
+        """Settings of the training loop."""
+        return resolve(self.run.training).with_seed(self.seed).preset.config
+
+    @property
     def _split(self) -> SplitSpec:
         name = self.row.dataset
         if self.row.setting == "transductive":
@@ -185,8 +192,8 @@ class PaperMeasurement:
     Args:
         recipe: How the model is trained.
         kind: One of :data:`KINDS`: ``"clean"``, the name of an attack, ``"smoothing"``; for figures also ``"LRBCD-global"``
-            (LR-BCD without local budgets), ``"LRBCD-global-slow"`` (the same with a smaller learning rate), ``"degrees"`` (nodes
-            at which PR-BCD succeeds), ``"filter"`` (learned coefficients), ``"diffusion"`` (between nodes of a small graph).
+            (LR-BCD without local budgets), ``"LRBCD-global-slow"`` (the same with a smaller learning rate), ``"degrees"``
+            (nodes at which PR-BCD succeeds), ``"filter"`` (learned coefficients), ``"diffusion"`` (between nodes of a graph).
     """
 
     recipe: Recipe
