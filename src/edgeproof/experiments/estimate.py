@@ -82,9 +82,9 @@ def _guess(identity: Mapping[str, Any]) -> float:
     kind, training = identity["kind"], identity["run"].get("training", {})
     if kind == "training":
         attack = training.get("attack", {}).get("name")
-        epochs = training.get("config", {}).get("max_epochs", _USUAL_EPOCHS)
+        epochs = float(training.get("config", {}).get("max_epochs", _USUAL_EPOCHS))
         return _GUESS_TRAINING.get(attack, _GUESS_OTHER_ATTACK) * min(1.0, epochs / _USUAL_EPOCHS)
-    steps = identity.get("attack", {}).get("settings", {}).get("steps", _USUAL_STEPS)
+    steps = float(identity.get("attack", {}).get("settings", {}).get("steps", _USUAL_STEPS))
     return _GUESSES.get(kind, _GUESS_OTHER) * min(1.0, steps / _USUAL_STEPS)
 
 

@@ -32,13 +32,13 @@ def make_split(run: Run, data: Data) -> Split:
         mask = data.get("train_mask")
         index = 0 if mask is None or mask.dim() == 1 else run.seed % int(mask.size(1))
         return splits.provided(data, index, test_on_val=spec.test_on_val)
-    sizes = {"train_per_class": spec.train_per_class, "val_per_class": spec.val_per_class}
+    train, val = spec.train_per_class, spec.val_per_class
     if spec.kind == "transductive":
-        return splits.transductive(data, run.seed, **sizes)
+        return splits.transductive(data, run.seed, train_per_class=train, val_per_class=val)
     if spec.protocol == "as_released":
-        name, size = run.model.name, spec.train_per_class
-        return splits.by_protocol(data, run.seed, model=name, protocol=spec.protocol, per_class=size)
-    split = splits.inductive(data, run.seed, test_share=spec.test_fraction, **sizes)
+        name, protocol = run.model.name, spec.protocol
+        return splits.by_protocol(data, run.seed, model=name, protocol=protocol, per_class=train)
+    split = splits.inductive(data, run.seed, train_per_class=train, val_per_class=val, test_share=spec.test_fraction)
     split.check_unseen()
     return split
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edgeproof import attacks
 from edgeproof._checks import check_seed
 from edgeproof._names import unknown_name
 from edgeproof.experiments import analyses, measurements  # noqa: F401 - registers the kinds
@@ -154,11 +155,12 @@ def _measurement(table: Mapping[str, Any]) -> Measurement:
     cls = measurement_class(table["kind"])
     names = [entry.name for entry in fields(cls)]  # type: ignore[arg-type]
     _check_keys(f"key of kind {table['kind']}", table, ["kind", *names, *(["settings"] if "attack" in names else [])])
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name in names}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name in names
+    }
     if "attack" in names:
         attack = _required(table, "attack", str)
-        given["attack"] = AttackSpec(attack, as_settings(_settings(table, "settings")))
-        given["attack"] = AttackSpec.of(given["attack"].build())
+        given["attack"] = AttackSpec.of(attacks.build(attack, _settings(table, "settings")))
     if "epsilons" in names:
         epsilons = _required(table, "epsilons", list)
         given["epsilons"] = tuple(float(epsilon) for epsilon in epsilons)
