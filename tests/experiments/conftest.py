@@ -1,32 +1,55 @@
-"""A table small enough to run for real."""
+"""Jobs small enough to run in tests."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from edgeproof.experiments import Store, Table, paper
-from edgeproof.experiments.paper import Column, Printed, Row
+from edgeproof.experiments import (
+    AttackSpec,
+    CertifiedAccuracy,
+    CleanAccuracy,
+    DatasetSpec,
+    Job,
+    ModelSpec,
+    RobustAccuracy,
+    Run,
+    SplitSpec,
+    Store,
+    TrainingSpec,
+    as_settings,
+)
+from edgeproof.experiments.graphs import with_fingerprint
 
-SMALL = Table("tab:small", 99, "small", "two models on a generated graph")
+FAST = as_settings({"max_epochs": 60, "warmup_epochs": 50})
+MEASUREMENTS = (
+    CleanAccuracy(),
+    RobustAccuracy(AttackSpec("LRBCD", as_settings({"steps": 10, "block_size": 10_000})), (0.1, 0.25), 0.5),
+)
+CERTIFICATE = CertifiedAccuracy(samples=1_000)
 
 
-def small_cells() -> list[Printed]:
-    plain = Row("inductive", "csbm", "GCN", False, None, None)
-    trained = Row("inductive", "csbm", "GPRGNN", False, "LRBCD", 0.2)
-    columns = [Column("clean"), Column("LRBCD", 0.1), Column("LRBCD", 0.25)]
-    return [
-        *(Printed("tab:small", plain, column, 70.0, 30.0) for column in columns),
-        *(Printed("tab:small", trained, column, 99.9, 0.1) for column in columns),
-    ]
+def small_run(model: str = "GCN", attack: str | None = None, seed: int = 0) -> Run:
+    """A run on a generated graph that takes a second or two."""
+    training = TrainingSpec(config=FAST)
+    if attack is not None:
+        against = AttackSpec.for_training(attack, {"steps": 2, "block_size": 10_000})
+        training = TrainingSpec(config=FAST, attack=against, epsilon=0.2, local=0.5)
+    dataset = with_fingerprint(DatasetSpec("csbm"), masks=True)
+    return Run(dataset, SplitSpec("provided", test_on_val=True), ModelSpec(model), training, seed)
+
+
+def small_jobs() -> list[Job]:
+    """A clean and an adversarial training, with two measurements each."""
+    return [Job(small_run(), MEASUREMENTS), Job(small_run("GPRGNN", "LRBCD"), MEASUREMENTS)]
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Table:
-    """The table, known to the library for the length of a test."""
-    monkeypatch.setattr(paper, "_by_table", lambda: {"tab:small": small_cells()})
-    return SMALL
+def jobs() -> list[Job]:
+    return small_jobs()
 
 
 @pytest.fixture
-def store(tmp_path: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path / "store")  # type: ignore[operator]
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
