@@ -66,7 +66,9 @@ def run_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Accept interrupts: shells start background commands with SIGINT ignored."""
-    ignored = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    ignored = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    )
     if ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
