@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from edgeproof.experiments import Record, Store, StoreWarning
+from edgeproof.experiments import Record, Run, Store, StoreWarning, Task
 from edgeproof.experiments.identity import key_of
+from edgeproof.experiments.spec import resolve
 from edgeproof.paper import FIGURES, STAND_INS, TABLES, Recipe
 from edgeproof.paper.plan import measurements
 from edgeproof.training import PRESETS, TrainConfig
@@ -62,16 +63,14 @@ class ExtendedConfig(TrainConfig):
 def test_results_are_found_after_an_option_is_added(
     records: dict[str, Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every specification is resolved anew, with a preset that has one more option."""
-    before = expected_keys()
-    monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["paper"], config=ExtendedConfig()))
-    from edgeproof.experiments import spec
+    monkeypatch.setitem(PRESETS, "extended", replace(PRESETS["paper"], config=ExtendedConfig()))
 
-    spec._training_identity.cache_clear()
-    try:
-        assert spec.resolve(spec.TrainingSpec()).preset.config == ExtendedConfig()
-        after = expected_keys()
-    finally:
-        spec._training_identity.cache_clear()
-    assert after == before
-    assert set(records) <= after[0] | after[1]
+    def extended(run: Run) -> Run:
+        return replace(run, training=replace(run.training, preset="extended"))
+
+    needed = measurements([*TABLES, *STAND_INS, *FIGURES])
+    assert resolve(extended(needed[0].recipe.run).training).preset.config.new_option == 0.5
+    measured = {key_of(Task(extended(one.recipe.run), one.measurement).identity) for one in needed}
+    trained = {key_of(extended(one.recipe.run).identity) for one in needed}
+    assert (measured, trained) == expected_keys()
+    assert set(records) <= measured | trained
