@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table as RichTable
 
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
+from edgeproof.experiments import Job, Store
 from edgeproof.experiments.engines import LocalEngine
 from edgeproof.experiments.estimate import Times
-from edgeproof.experiments.plan import jobs, measures
-from edgeproof.experiments.recipe import at_hand
+from edgeproof.experiments.graphs import is_local
+from edgeproof.paper import FIGURES, STAND_INS, TABLES, PaperFigure, Table, missing
+from edgeproof.paper.plan import jobs, measurements
 
 
 def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
@@ -33,10 +34,10 @@ def listed(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
     everything: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
     todo: list[Job] = []
     for one in everything:
-        needed = measures([one], fast=fast)
+        needed = measurements([one], fast=fast)
         left = missing([one], store, fast=fast)
         todo += left
-        there = len(needed) - sum(len(job.measures) for job in left)
+        there = len(needed) - sum(len(job.measurements) for job in left)
         every = jobs(needed)
         hours = (
             f"{seconds / 3600 / engine.processes:.1f}{'' if known == len(some) else ' ?'}"
@@ -67,11 +68,11 @@ def planned(todo: Sequence[Job], store: Store, device: str, processes: int | Non
     shown.add_column("training")
     shown.add_column("measured")
     for job in todo:
-        shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
+        shown.add_row(job.name, ", ".join(measurement.label for measurement in job.measurements))
     return shown
 
 
 def _downloads(jobs: Iterable[Job]) -> str:
     """Which graphs of these are not on this machine, and would have to be fetched first."""
-    absent = [name for name in dict.fromkeys(job.row.dataset for job in jobs) if not at_hand(name)]
+    absent = [dataset.name for dataset in dict.fromkeys(job.run.dataset for job in jobs) if not is_local(dataset)]
     return f"; to be downloaded first: {', '.join(absent)}" if absent else ""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from edgeproof._version import __version__
-from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, report, reproduce, results, train
+from edgeproof.cli import attack, certify, datasets, demo, evaluate, info, report, reproduce, results, sweep, train
 from edgeproof.cli._printing import warn_in_one_line
 from edgeproof.experiments.engines import JobFailedError
 
@@ -32,7 +32,8 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("certify")(certify.certify)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
-app.command("results")(results.results)
+app.command("sweep")(sweep.sweep)
+app.add_typer(results.app)
 app.command("datasets")(datasets.datasets)
 app.command("info")(info.info)
 

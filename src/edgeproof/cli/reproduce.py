@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,19 +14,19 @@ from rich.console import Console
 from edgeproof import datasets, models
 from edgeproof._files import check_writable
 from edgeproof._names import look_up, unknown_name
-from edgeproof._progress import progress_bar
 from edgeproof.cli._options import LogDir, parse_device
 from edgeproof.cli._plans import listed, planned
 from edgeproof.cli._printing import print_table
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, compare, missing
-from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine, Report
-from edgeproof.experiments.figures import figures_page, write_drawing
-from edgeproof.experiments.figures.page import FORMATS
-from edgeproof.experiments.origins import of_several_models
-from edgeproof.experiments.paper import STAND_IN
-from edgeproof.experiments.plan import TRAININGS, Selection
-from edgeproof.experiments.render import check_format, export, export_summary, in_terminal, in_terminal_summary, page
-from edgeproof.experiments.work import Product, keep, read_off
+from edgeproof.experiments import Interrupted, Job, Store, run_jobs
+from edgeproof.experiments.engines import Engine, JobFailedError, LocalEngine, RayEngine
+from edgeproof.experiments.export import check_format
+from edgeproof.experiments.graphs import STAND_IN
+from edgeproof.experiments.runner import run_without_models
+from edgeproof.paper import FIGURES, STAND_INS, TABLES, PaperFigure, Selection, Table, compare, missing
+from edgeproof.paper.figures import figures_page, write_drawing
+from edgeproof.paper.figures.page import FORMATS
+from edgeproof.paper.recipes import TRAININGS
+from edgeproof.paper.render import export, export_summary, in_terminal, in_terminal_summary, page, several_models
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training.tensorboard import check_tensorboard
 
@@ -132,7 +131,7 @@ def reproduce(
     if page_path is not None:
         check_writable(page_path)
         compared = [compare(one, kept, fast=fast) for one in (*TABLES, *STAND_INS)]
-        page_path.write_text(page(compared, of_several_models(kept, fast=fast)), encoding="utf-8")
+        page_path.write_text(page(compared, several_models(kept, fast=fast)), encoding="utf-8")
         console.print(f"wrote {page_path}", soft_wrap=True, markup=False)
         return
     if figure_page is not None:
@@ -219,7 +218,7 @@ def _draw(figure: PaperFigure, store: Store, fast: bool, folder: Path, forms: Se
 def _write_figure_page(path: Path, store: Store, protocol: str, fast: bool) -> None:
     """The page, and in a folder of its name the pictures."""
     check_writable(path)
-    _without_models(missing(FIGURES, store, fast=fast), store, "edgeproof " + " ".join(sys.argv[1:]))
+    run_without_models(missing(FIGURES, store, fast=fast), store, "edgeproof " + " ".join(sys.argv[1:]))
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:
@@ -291,40 +290,8 @@ def _check_mode(modes: Sequence[str], named: bool, only: Selection, form: str | 
 
 
 def _run(engine: Engine, todo: list[Job], store: Store) -> None:
-    command = "edgeproof " + " ".join(sys.argv[1:])
-    todo = _without_models(todo, store, command)
-    done = 0
-    with progress_bar("jobs", len(todo), show=True) as advance:
-
-        def report(one: Report) -> None:
-            nonlocal done
-            done += 1
-            advance(done, one.job.name if one.failure is None else f"{one.job.name} failed")
-
-        try:
-            engine.run(todo, store, command, report)
-        except KeyboardInterrupt:
-            raise typer.Exit(_interrupted(done, len(todo), store)) from None
-
-
-def _without_models(todo: list[Job], store: Store, command: str) -> list[Job]:
-    """Do at once what needs no model; what is left of the jobs."""
-    left = []
-    for job in todo:
-        found: list[Product] = []
-        # A graph that cannot be had is the failure of this job when it is run, not of all others.
-        with suppress(OSError, ValueError):
-            found += read_off(job, store, command)
-        for product in found:
-            keep(product, store)
-        rest = tuple(measure for measure in job.measures if store.get(measure.identity) is None)
-        left += [Job(job.recipe, rest)] if rest else []
-    return left
-
-
-def _interrupted(done: int, total: int, store: Store) -> int:
-    print(
-        f"stopped: {done} of {total} jobs done, all that was found is in {store.root}; run it again to go on",
-        file=sys.stderr,
-    )
-    return 130
+    try:
+        run_jobs(engine, todo, store, "edgeproof " + " ".join(sys.argv[1:]))
+    except Interrupted as interrupt:
+        print(interrupt, file=sys.stderr)
+        raise typer.Exit(130) from None
