@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-
-import edgeproof as ep
-from edgeproof.evaluation.result import Result
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
+
+import edgeproof as ep
+from edgeproof.evaluation.result import Result
+from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.training import PRESETS
 from edgeproof.training.self_training import model_summary
 

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from edgeproof.experiments.looks import BINS
+from edgeproof.experiments.recipe import Recipe
 from typer.testing import CliRunner
 
 from edgeproof.cli.app import app
 from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
-from edgeproof.experiments.looks import BINS
 from edgeproof.experiments.plan import measures
-from edgeproof.experiments.recipe import Recipe
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from edgeproof.experiments.render import as_text
 from typer.testing import CliRunner
 
 from edgeproof.cli.app import app
 from edgeproof.experiments import Record, Store, find
 from edgeproof.experiments.plan import measures
-from edgeproof.experiments.render import as_text
 
 
 @pytest.fixture

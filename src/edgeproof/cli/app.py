@@ -25,7 +25,7 @@ COMMANDS = {
     "report": LazyCommand("edgeproof.cli.report:report", "Write an HTML report of saved results."),
     "sweep": LazyCommand("edgeproof.cli.sweep:sweep", "Run a sweep declared in a TOML file."),
     "reproduce": LazyCommand("edgeproof.cli.reproduce:app", "Reproduce the tables and figures of the paper."),
-    "results": LazyCommand("edgeproof.cli.results:results", "Show, export and pack stored results."),
+    "results": LazyCommand("edgeproof.cli.results:app", "Show, export and pack stored results."),
     "datasets": LazyCommand("edgeproof.cli.datasets:datasets", "List the datasets."),
     "info": LazyCommand("edgeproof.cli.info:info", "Show versions, devices and usable kernels."),
 }

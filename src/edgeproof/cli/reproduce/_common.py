@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +20,8 @@ from edgeproof.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from edgeproof.experiments import Job, PaperFigure, Selection, Store, Table
+    from edgeproof.experiments import Store
+    from edgeproof.paper import PaperFigure, Selection, Table
 
 FIGURE_FORMATS = ("png", "svg")
 
@@ -67,8 +67,8 @@ def select(
     dataset: list[str] | None, model: list[str] | None, training: list[str] | None, seed: list[int] | None = None
 ) -> Selection:
     """Return the selected rows; raise for unknown names."""
-    from edgeproof.experiments import Selection
-    from edgeproof.experiments.paper import STAND_IN
+    from edgeproof.experiments.graphs import STAND_IN
+    from edgeproof.paper import Selection
 
     check_names("dataset", dataset, [*DATASETS, STAND_IN])
     check_names("model", model, MODELS)
@@ -78,7 +78,7 @@ def select(
 
 def find(requested: Iterable[str], protocol: str = "strict") -> list[Table | PaperFigure]:
     """Return tables and figures by name, each once and in the requested order; figures use ``protocol``."""
-    from edgeproof.experiments import FIGURES, STAND_INS, TABLES, PaperFigure
+    from edgeproof.paper import FIGURES, STAND_INS, TABLES, PaperFigure
 
     everything: list[Table | PaperFigure] = [*TABLES, *STAND_INS, *FIGURES]
     known = {name: [entry] for entry in everything for name in entry.names}
@@ -91,7 +91,7 @@ def find(requested: Iterable[str], protocol: str = "strict") -> list[Table | Pap
 
 def find_tables(requested: Iterable[str]) -> list[Table]:
     """Return tables by name; raise for figures."""
-    from edgeproof.experiments import Table
+    from edgeproof.paper import Table
 
     tables = []
     for entry in find(requested):
@@ -106,8 +106,8 @@ def print_tables(
 ) -> None:
     """Print the selected rows of tables beside the paper's numbers."""
     from edgeproof.cli._printing import print_table
-    from edgeproof.experiments import compare
-    from edgeproof.experiments.render import export, in_terminal
+    from edgeproof.paper import compare
+    from edgeproof.paper.render import export, in_terminal
 
     compared = [compare(table, store, fast=fast, only=selection) for table in tables]
     comparisons = [comparison for comparison in compared if comparison.cells]
@@ -123,22 +123,3 @@ def check_figure_formats(formats: Iterable[str] | None) -> None:
     for name in formats or ():
         if name not in FIGURE_FORMATS:
             raise ValueError(f"expected png or svg, got {name!r}")
-
-
-def compute_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[Job]:
-    """Store all measurements that need no model, and return the remaining jobs."""
-    from edgeproof.experiments import Job
-    from edgeproof.experiments.work import Product, keep, read_off
-
-    remaining = []
-    for job in jobs:
-        products: list[Product] = []
-        # A dataset that cannot be loaded makes this job fail when it runs, and no other job.
-        with suppress(OSError, ValueError):
-            products += read_off(job, store, command)
-        for product in products:
-            keep(product, store)
-        measures = tuple(measure for measure in job.measures if store.get(measure.identity) is None)
-        if measures:
-            remaining.append(Job(job.recipe, measures))
-    return remaining

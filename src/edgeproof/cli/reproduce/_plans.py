@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table as RichTable
 
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Job, PaperFigure, Store, Table, missing
+from edgeproof.experiments import Job, Store
 from edgeproof.experiments.engines import LocalEngine
 from edgeproof.experiments.estimate import Times
-from edgeproof.experiments.plan import jobs, measures
-from edgeproof.experiments.recipe import at_hand
+from edgeproof.experiments.graphs import is_local
+from edgeproof.paper import FIGURES, STAND_INS, TABLES, PaperFigure, Table, missing
+from edgeproof.paper.plan import jobs, measurements
 
 
 def progress_table(store: Store, engine: LocalEngine, *, fast: bool) -> RichTable:
@@ -31,10 +32,10 @@ def progress_table(store: Store, engine: LocalEngine, *, fast: bool) -> RichTabl
     entries: tuple[Table | PaperFigure, ...] = (*TABLES, *STAND_INS, *FIGURES)
     todo: list[Job] = []
     for entry in entries:
-        required = measures([entry], fast=fast)
+        required = measurements([entry], fast=fast)
         left = missing([entry], store, fast=fast)
         todo += left
-        stored = len(required) - sum(len(job.measures) for job in left)
+        stored = len(required) - sum(len(job.measurements) for job in left)
         complete = jobs(required)
         hours = (
             f"{seconds / 3600 / engine.processes:.1f}{'' if timed == len(selected) else ' ?'}"
@@ -71,11 +72,11 @@ def job_table(todo: Sequence[Job], store: Store, device: str, processes: int | N
     shown.add_column("training")
     shown.add_column("measured")
     for job in todo:
-        shown.add_row(job.name, ", ".join(measure.kind for measure in job.measures))
+        shown.add_row(job.name, "; ".join(measurement.label for measurement in job.measurements))
     return shown
 
 
 def _downloads(todo: Iterable[Job]) -> str:
     """Name the datasets that are not on this machine."""
-    absent = [name for name in dict.fromkeys(job.row.dataset for job in todo) if not at_hand(name)]
+    absent = [dataset.name for dataset in dict.fromkeys(job.run.dataset for job in todo) if not is_local(dataset)]
     return f"; to be downloaded first: {', '.join(absent)}" if absent else ""

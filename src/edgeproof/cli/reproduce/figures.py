@@ -20,12 +20,12 @@ from edgeproof.cli.reproduce._common import (
     FigureFolder,
     FigureFormats,
     check_figure_formats,
-    compute_without_models,
     find,
 )
 
 if TYPE_CHECKING:
-    from edgeproof.experiments import PaperFigure, Store
+    from edgeproof.experiments import Store
+    from edgeproof.paper import PaperFigure
 
 
 def figures(
@@ -50,7 +50,8 @@ def figures(
     Examples: [bold]edgeproof reproduce figures fig:karate --image svg[/],
     [bold]edgeproof reproduce figures --page figures.md[/]
     """
-    from edgeproof.experiments import PaperFigure, Store
+    from edgeproof.experiments import Store
+    from edgeproof.paper import PaperFigure
 
     check_figure_formats(image)
     check_name("protocol", protocol, PROTOCOLS)
@@ -76,7 +77,7 @@ def draw(
     figure: PaperFigure, store: Store, folder: Path, formats: Sequence[str], *, fast: bool, stream: TextIO
 ) -> None:
     """Draw one figure, and print its files and missing results."""
-    from edgeproof.experiments.figures import write_drawing
+    from edgeproof.paper.figures import write_drawing
 
     drawing = figure.draw(store, fast=fast)
     written = write_drawing(drawing, folder, formats)
@@ -86,11 +87,12 @@ def draw(
 
 
 def _write_page(path: Path, store: Store, protocol: str, *, fast: bool) -> None:
-    from edgeproof.experiments import FIGURES, missing
-    from edgeproof.experiments.figures import figures_page, write_drawing
+    from edgeproof.experiments.runner import run_without_models
+    from edgeproof.paper import FIGURES, missing
+    from edgeproof.paper.figures import figures_page, write_drawing
 
     check_writable(path)
-    compute_without_models(missing(FIGURES, store, fast=fast), store, command_line())
+    run_without_models(missing(FIGURES, store, fast=fast), store, command_line())
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:

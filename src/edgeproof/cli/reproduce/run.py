@@ -11,7 +11,6 @@ import typer
 
 from edgeproof._catalog import PROTOCOLS
 from edgeproof._files import check_writable
-from edgeproof._progress import progress_bar
 from edgeproof.cli._engines import Address, Cpus, EngineDevice, EngineName, EngineOptions, Gpus, Jobs, Threads
 from edgeproof.cli._options import (
     DEFAULT_STORE,
@@ -34,7 +33,6 @@ from edgeproof.cli.reproduce._common import (
     SeedFilter,
     TrainingFilter,
     check_figure_formats,
-    compute_without_models,
     find,
     print_tables,
     select,
@@ -42,8 +40,7 @@ from edgeproof.cli.reproduce._common import (
 from edgeproof.cli.reproduce.figures import draw
 
 if TYPE_CHECKING:
-    from edgeproof.experiments import Job, Store
-    from edgeproof.experiments.engines import Engine, JobFailedError, Report
+    from edgeproof.experiments import Engine, Job, JobFailedError, Store
 
 
 def run(
@@ -79,8 +76,9 @@ def run(
     Examples: [bold]edgeproof reproduce run main --dry-run[/], [bold]edgeproof reproduce run tab:results --device cuda[/],
     [bold]edgeproof reproduce run fig:karate --out figures[/]
     """
-    from edgeproof.experiments import PaperFigure, Store, Table, missing
-    from edgeproof.experiments.render import check_format
+    from edgeproof.experiments import Store
+    from edgeproof.experiments.export import check_format
+    from edgeproof.paper import PaperFigure, Table, missing
 
     selection = select(dataset, model, training, seed)
     if output_format is not None:
@@ -121,23 +119,10 @@ def run(
 
 def _run_jobs(engine: Engine, jobs: Sequence[Job], store: Store) -> JobFailedError | None:
     """Run the jobs, and return the error of failed jobs: results of the other jobs are shown first."""
-    from edgeproof.experiments.engines import JobFailedError
+    from edgeproof.experiments import JobFailedError, run_jobs
 
-    jobs = compute_without_models(jobs, store, command_line())
-    done = 0
-    with progress_bar("jobs", len(jobs), show=True) as advance:
-
-        def report(finished: Report) -> None:
-            nonlocal done
-            done += 1
-            advance(done, finished.job.name if finished.failure is None else f"{finished.job.name} failed")
-
-        try:
-            engine.run(jobs, store, command_line(), report)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted after {done} of {len(jobs)} jobs; their results are in {store.root}, and the same command resumes"
-            ) from None
-        except JobFailedError as error:
-            return error
+    try:
+        run_jobs(engine, jobs, store, command_line())
+    except JobFailedError as error:
+        return error
     return None

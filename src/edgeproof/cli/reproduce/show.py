@@ -48,8 +48,9 @@ def show(
     Examples: [bold]edgeproof reproduce show main --model GPRGNN[/],
     [bold]edgeproof reproduce show tab:results --format csv[/], [bold]edgeproof reproduce show --page tables.md[/]
     """
-    from edgeproof.experiments import Selection, Store
-    from edgeproof.experiments.render import check_format
+    from edgeproof.experiments import Store
+    from edgeproof.experiments.export import check_format
+    from edgeproof.paper import Selection
 
     selection = select(dataset, model, training, seed)
     if output_format is not None:
@@ -67,10 +68,9 @@ def show(
 
 
 def _write_page(path: Path, store: Store, *, fast: bool) -> None:
-    from edgeproof.experiments import STAND_INS, TABLES, compare
-    from edgeproof.experiments.origins import of_several_models
-    from edgeproof.experiments.render import page
+    from edgeproof.paper import STAND_INS, TABLES, compare
+    from edgeproof.paper.render import page, several_models
 
     check_writable(path)
     comparisons = [compare(table, store, fast=fast) for table in (*TABLES, *STAND_INS)]
-    path.write_text(page(comparisons, of_several_models(store, fast=fast)), encoding="utf-8")
+    path.write_text(page(comparisons, several_models(store, fast=fast)), encoding="utf-8")

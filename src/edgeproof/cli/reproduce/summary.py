@@ -39,8 +39,10 @@ def summary(
 
     Examples: [bold]edgeproof reproduce summary[/], [bold]edgeproof reproduce summary main --model GCN --format csv[/]
     """
-    from edgeproof.experiments import Store, compare
-    from edgeproof.experiments.render import check_format, export_summary, in_terminal_summary
+    from edgeproof.experiments import Store
+    from edgeproof.experiments.export import check_format
+    from edgeproof.paper import compare
+    from edgeproof.paper.render import export_summary, in_terminal_summary
 
     selection = select(dataset, model, training)
     if output_format is not None:
