@@ -15,7 +15,7 @@ import edgeproof as ep
 from edgeproof import _catalog
 from edgeproof.cli._lazy import LazyCommand, lazy_app
 from edgeproof.cli._train_options import config_fields
-from edgeproof.experiments.plan import TRAININGS
+from edgeproof.paper.recipes import TRAININGS
 from edgeproof.training import PRESETS, TrainConfig
 
 # Imported only by commands that need them; matplotlib, ogb, ray and tensorboard are optional dependencies.
@@ -53,6 +53,8 @@ def run_python(program: str, *arguments: str, **environment: str) -> subprocess.
         ("attack", "--help"),
         ("reproduce", "--help"),
         ("reproduce", "run", "--help"),
+        ("results", "show", "--help"),
+        ("sweep", "--help"),
     ],
     ids=" ".join,
 )
@@ -72,6 +74,8 @@ def test_help_and_usage_errors_do_not_import_torch(arguments: tuple[str, ...]) -
         ("attack --attack P", ["PGD", "PRBCD"]),
         ("train --averag", ["--averaging"]),
         ("reproduce run main --model GR", ["GRAND"]),
+        ("results show --dataset cs", ["csbm"]),
+        ("sweep my.toml --engine l", ["local"]),
     ],
 )
 def test_completion_does_not_import_torch(line: str, expected: list[str]) -> None:

@@ -94,14 +94,16 @@ Protocol = Annotated[
         autocompletion=complete(PROTOCOLS),
     ),
 ]
-StoreOption = Annotated[Path, typer.Option(help="Folder of stored results; results in it are not computed again.")]
+StoreOption = Annotated[Path, typer.Option(help="Folder of stored results.")]
 DEFAULT_STORE = Path("results") / "experiments"
 
 
 def check_store(store: Path) -> None:
     """Raise unless ``store`` is a folder: a misspelt path would look like an empty store."""
     if not store.is_dir():
-        raise ValueError(f"expected a folder of results, got {store}; edgeproof reproduce run creates one")
+        raise ValueError(
+            f"expected a folder of results, got {store}; edgeproof reproduce run and edgeproof sweep create one"
+        )
 
 
 def check_name(kind: str, name: str | None, known: Iterable[str]) -> None:
