@@ -3,7 +3,7 @@
     python benchmarks/certificates.py speed --device cuda    samples per second, and seconds for the radii
     python benchmarks/certificates.py render                 docs/certified-accuracy.md
 
-The page shows the stored results of ``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml``.
+The page shows the stored results of ``edgeproof reproduce run certified-citeseer certified-cora certified-cora-ml``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from _runs import write_record
 import edgeproof as ep
 from edgeproof.certificates import SparseSmoothing
 from edgeproof.certificates.sampling import Sampler
-from edgeproof.experiments import Store, compare, find
-from edgeproof.experiments.plan import measures
-from edgeproof.experiments.render import export, training_of
+from edgeproof.experiments import Store
+from edgeproof.paper import compare, find_table
+from edgeproof.paper.plan import measurements
+from edgeproof.paper.render import export, training_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "certificates"
@@ -97,7 +98,7 @@ def accuracy() -> str:
     """Return the cells of the paper's certificate tables that have results, as Markdown."""
     store, parts = Store(ROOT / "results" / "experiments"), []
     for name in TABLES:
-        comparison = compare(find(name), store)
+        comparison = compare(find_table(name), store)
         cells = tuple(cell for cell in comparison.cells if any(value is not None for value in cell.ours.values()))
         if cells:
             parts.append(export([replace(comparison, cells=cells)], "markdown"))
@@ -107,7 +108,7 @@ def accuracy() -> str:
 def split_rows() -> list[str]:
     """Return the accuracy of the smoothed model of every GPRGNN, one table row per kind of training."""
     store, accuracies = Store(ROOT / "results" / "experiments"), {}
-    for measure in measures([find(name) for name in TABLES]):
+    for measure in measurements([find_table(name) for name in TABLES]):
         recipe = measure.recipe
         record, trained = store.get(measure.identity), store.get(recipe.identity)
         if recipe.row.model != "GPRGNN" or record is None:
@@ -140,8 +141,8 @@ Share of test nodes, in percent, that the smoothed model classifies correctly an
 alter: `+1 -0` is one added edge, `+0 -3` are three deleted ones, `+0 -0` is the accuracy of the smoothed model.
 Noise p_add = 0.01, p_del = 0.6; 1,000 samples choose, 100,000 bound (10,000 for SoftMedian GDC, which diffuses every random
 graph anew: valid, and a little less is certified); alpha = 0.05. Mean and standard error over the splits 0, 1, 5. Made by
-`edgeproof reproduce certified-citeseer certified-cora certified-cora-ml` and `python benchmarks/certificates.py render`; every
-model's figures, also for additions and deletions together, are in `results/experiments`, with the command that made them. Only
+`edgeproof reproduce run certified-citeseer certified-cora certified-cora-ml` and `python benchmarks/certificates.py render`;
+every model's figures, also for additions and deletions together, are in `results/experiments`, with their commands. Only
 for GPRGNN do the protocols differ: `as_released` has seen most of its test nodes, `strict` none. A cell matches if the mean of
 ours is within two of the paper's standard errors; compare `as released` with the paper, and draw conclusions from `strict`.
 

@@ -3,7 +3,7 @@
     python benchmarks/findings.py     write docs/findings.md; runs nothing
 
 Differences are taken on the same split, and averaged over the splits 0, 1 and 5: what two models have in common through the
-split drops out of them. ``edgeproof reproduce citeseer cora cora-ml pubmed certified-citeseer certified-cora
+split drops out of them. ``edgeproof reproduce run citeseer cora cora-ml pubmed certified-citeseer certified-cora
 certified-cora-ml gamma-all`` runs what is missing.
 """
 
@@ -18,12 +18,13 @@ import torch
 from _runs import summary
 
 from edgeproof.analysis import Coefficients
-from edgeproof.experiments import Store, compare, find, find_figure
-from edgeproof.experiments.compare import Cell
-from edgeproof.experiments.looks import BINS
-from edgeproof.experiments.paper import Column, Row
-from edgeproof.experiments.plan import training_name
-from edgeproof.experiments.render import title_of
+from edgeproof.experiments import Store
+from edgeproof.experiments.analyses import BINS
+from edgeproof.paper import compare, find_figure, find_table
+from edgeproof.paper.compare import ComparedCell
+from edgeproof.paper.numbers import PaperColumn, PaperRow
+from edgeproof.paper.recipes import training_name
+from edgeproof.paper.render import title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "findings.md"
@@ -32,11 +33,11 @@ ATTACKED = ("citeseer", "cora", "cora-ml", "pubmed")
 CERTIFIED = ("certified-citeseer", "certified-cora", "certified-cora-ml")
 MODELS = ("GCN", "GAT", "APPNP", "ChebNetII", "GPRGNN")
 TRAINED = ("LRBCD", "PRBCD")
-CLEAN, EPSILONS = Column("clean"), (0.05, 0.1, 0.25)
+CLEAN, EPSILONS = PaperColumn("clean"), (0.05, 0.1, 0.25)
 RADII = ((0, 0), (4, 0), (0, 5))
 FREQUENCIES = (0.5, 1.0)
 # Graph, model, training, protocol and column: one figure per split.
-Found = dict[tuple[str, str, str, str, Column], tuple[float, ...]]
+Found = dict[tuple[str, str, str, str, PaperColumn], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Difference:
     """
 
     title: str
-    measured: Column
+    measured: PaperColumn
     training: str
     less: str
     less_model: str | None = None
@@ -114,7 +115,7 @@ And the coefficients themselves, as shares of the sum of their sizes, the first 
 
 def page() -> str:
     store = Store(ROOT / "results" / "experiments")
-    cells = [cell for name in (*ATTACKED, *CERTIFIED) for cell in compare(find(name), store).cells]
+    cells = [cell for name in (*ATTACKED, *CERTIFIED) for cell in compare(find_table(name), store).cells]
     found = {
         (
             cell.paper.row.dataset,
@@ -174,12 +175,12 @@ def added() -> list[Difference]:
     return [
         Difference(f"{attack}: {title}", column, attack, "self")
         for attack in TRAINED
-        for title, column in [("clean", CLEAN), *((f"{one:g}", Column(attack, one)) for one in EPSILONS)]
+        for title, column in [("clean", CLEAN), *((f"{one:g}", PaperColumn(attack, one)) for one in EPSILONS)]
     ]
 
 
 def kinds() -> list[Difference]:
-    attacked = [Column(attack, epsilon) for attack in TRAINED for epsilon in EPSILONS]
+    attacked = [PaperColumn(attack, epsilon) for attack in TRAINED for epsilon in EPSILONS]
     return [
         Difference("clean", CLEAN, *TRAINED),
         *(Difference(f"under {title_of(column)}", column, *TRAINED) for column in attacked),
@@ -187,17 +188,19 @@ def kinds() -> list[Difference]:
 
 
 def median() -> list[Difference]:
-    return [Difference(f"at {one:g}", Column("LRBCD", one), "LRBCD", "regular", "SoftMedianGDC") for one in EPSILONS]
+    return [
+        Difference(f"at {one:g}", PaperColumn("LRBCD", one), "LRBCD", "regular", "SoftMedianGDC") for one in EPSILONS
+    ]
 
 
 def certified() -> list[Difference]:
-    radii = [Column("smoothing", r_add=added, r_del=deleted) for added, deleted in RADII]
+    radii = [PaperColumn("smoothing", r_add=added, r_del=deleted) for added, deleted in RADII]
     return [
         Difference(f"{attack}: {title_of(column)}", column, attack, "regular") for attack in TRAINED for column in radii
     ]
 
 
-def fold(cells: Sequence[Cell]) -> list[str]:
+def fold(cells: Sequence[ComparedCell]) -> list[str]:
     found = {
         (cell.paper.row.dataset, cell.paper.row.model, training_name(cell.paper.row), cell.paper.column): cell
         for cell in cells
@@ -205,7 +208,7 @@ def fold(cells: Sequence[Cell]) -> list[str]:
 
     def taken(graph: str, model: str, training: str, attack: str, source: str) -> float | None:
         """Points lost: the paper's, or ours by protocol."""
-        both = [found[graph, model, training, column] for column in (CLEAN, Column(attack, EPSILONS[-1]))]
+        both = [found[graph, model, training, column] for column in (CLEAN, PaperColumn(attack, EPSILONS[-1]))]
         figures = [cell.paper if source == "paper" else cell.ours[source] for cell in both]
         before, after = (None if one is None else one.mean for one in figures)
         return None if before is None or after is None else before - after
@@ -260,8 +263,8 @@ def shares(store: Store) -> list[str]:
 
 def of_filters(store: Store, described: Callable[[list[dict[str, Any]]], list[str]]) -> list[list[str]]:
     """A row for each graph and training whose filters have been measured."""
-    found: dict[Row, list[dict[str, Any]]] = {}
-    for one in find_figure("gamma-all").measures():
+    found: dict[PaperRow, list[dict[str, Any]]] = {}
+    for one in find_figure("gamma-all").measurements():
         record = store.get(one.identity) if one.kind == "filter" else None
         if record is not None:
             found.setdefault(one.recipe.row, []).append(record.values)

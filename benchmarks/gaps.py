@@ -23,9 +23,11 @@ from torch import nn
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD, PGD, Attack
-from edgeproof.experiments import find
-from edgeproof.experiments.paper import Column, Row, training_of
-from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.execute import make_split
+from edgeproof.experiments.graphs import load_graph
+from edgeproof.paper import find_table
+from edgeproof.paper.numbers import PaperColumn, PaperRow, training_of
+from edgeproof.paper.recipes import Recipe
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "gaps"
@@ -115,7 +117,7 @@ class Unit:
 
     @property
     def recipe(self) -> Recipe:
-        row = Row("inductive", TRIALS[self.trial].dataset, self.model, False, None, None)
+        row = PaperRow("inductive", TRIALS[self.trial].dataset, self.model, False, None, None)
         return Recipe(row, self.seed, self.protocol)
 
 
@@ -132,7 +134,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     """Train, attack and write the result."""
     torch.set_num_threads(threads)
     recipe, models = unit.recipe, {}
-    split = recipe.split(recipe.data()).to(device)
+    split = make_split(recipe.run, load_graph(*recipe.run.graph)).to(device)
     graph, nodes = split.test.data, split.test.nodes
     rows = []
     for name, way in TRIALS[unit.trial].ways.items():
@@ -224,9 +226,9 @@ def paper(trial: Trial, model: str, epsilon: float) -> str:
     # The clean figure stands beside each attack.
     cell = next(
         cell
-        for cell in find(trial.table).cells
+        for cell in find_table(trial.table).cells
         if (cell.row.dataset, cell.row.model, training_of(cell.row)) == (trial.dataset, model, "regular")
-        and cell.column == (Column(trial.attack, epsilon) if epsilon else Column("clean"))
+        and cell.column == (PaperColumn(trial.attack, epsilon) if epsilon else PaperColumn("clean"))
     )
     return f"{cell.mean:.1f} ± {cell.error:.1f}"
 

@@ -23,8 +23,10 @@ from torch import nn
 
 import edgeproof as ep
 from edgeproof.attacks import LRBCD
-from edgeproof.experiments.paper import Row
-from edgeproof.experiments.recipe import SEEDS, Recipe, local_share
+from edgeproof.experiments.execute import make_split
+from edgeproof.experiments.graphs import load_graph
+from edgeproof.paper.numbers import PaperRow
+from edgeproof.paper.recipes import SEEDS, Recipe, local_factor
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / "last_bits"
@@ -51,7 +53,7 @@ class Unit:
 
     @property
     def recipe(self) -> Recipe:
-        return Recipe(Row("inductive", DATASET, self.model, False, None, None), self.seed)
+        return Recipe(PaperRow("inductive", DATASET, self.model, False, None, None), self.seed)
 
     @property
     def ways(self) -> dict[str, Change]:
@@ -82,10 +84,10 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     """Train in all ways, attack and write the result."""
     torch.set_num_threads(threads)
     recipe = unit.recipe
-    split = recipe.split(recipe.data()).to(device)
+    split = make_split(recipe.run, load_graph(*recipe.run.graph)).to(device)
     graph, nodes = split.test.data, split.test.nodes
     sizes = (graph.num_features, ep.num_classes(graph))
-    budget = ep.Budget.from_epsilon(graph, nodes, EPSILON, local=local_share(DATASET))
+    budget = ep.Budget.from_epsilon(graph, nodes, EPSILON, local=local_factor(DATASET))
     rows = []
     for way, change in unit.ways.items():
         model = ep.models.build(unit.model, *sizes, recipe.model_settings, seed=unit.seed)

@@ -21,13 +21,14 @@ import typer
 from _runs import accuracies, check_choices, get_device, provenance_list, run_missing, summary, write_record
 
 import edgeproof as ep
-from edgeproof.experiments import Store, find
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Column, Row
-from edgeproof.experiments.plan import Job, training_name
-from edgeproof.experiments.recipe import SEEDS, Recipe, seeds_of
-from edgeproof.experiments.work import known_model
+from edgeproof.experiments import Store
+from edgeproof.experiments.execute import make_split, train_run
+from edgeproof.experiments.graphs import load_graph
+from edgeproof.experiments.worker import stored_model
 from edgeproof.models import io as model_io
+from edgeproof.paper import find_table
+from edgeproof.paper.numbers import PaperColumn, PaperRow
+from edgeproof.paper.recipes import SEEDS, PaperMeasurement, Recipe, seeds_of, training_name
 from edgeproof.splits import Split
 from edgeproof.training import remove_checkpoints
 
@@ -59,7 +60,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 class Unit:
     """One model, attacked with both losses."""
 
-    row: Row
+    row: PaperRow
     seed: int
 
     @property
@@ -71,9 +72,9 @@ class Unit:
         return Recipe(self.row, self.seed)
 
 
-def rows() -> list[Row]:
+def rows() -> list[PaperRow]:
     """In the order of the tables, which have one budget for each training."""
-    listed = [row for table in TABLES for row in find(table).rows if row.model in MODELS.get(row.dataset, ())]
+    listed = [row for table in TABLES for row in find_table(table).rows if row.model in MODELS.get(row.dataset, ())]
     return list(dict.fromkeys(row for row in listed if training_name(row) in TRAININGS))
 
 
@@ -85,7 +86,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     """Train if need be, attack and write the result."""
     torch.set_num_threads(threads)
     recipe = unit.recipe
-    split = recipe.split(recipe.data()).to(device)
+    split = make_split(recipe.run, load_graph(*recipe.run.graph)).to(device)
     graph, nodes = split.test.data, split.test.nodes
     # Of its own: the store's is of a training that goes into the store.
     checkpoint = unit.path.with_suffix(f".{device}.checkpoint")
@@ -93,7 +94,7 @@ def measure(unit: Unit, device: str, threads: int) -> str:
     margins = ep.losses.margin(ep.models.predict(model, graph)[nodes], graph.y[nodes]).double()
     attacked = []
     for kind in ATTACKS:
-        protocol = Measure(recipe, kind)
+        protocol = PaperMeasurement(recipe, kind)
         epsilons = protocol.epsilons[-BUDGETS:]
         budgets = ep.Budget.from_epsilons(graph, nodes, epsilons, local=protocol.local)
         for loss in LOSSES:
@@ -121,9 +122,9 @@ def measure(unit: Unit, device: str, threads: int) -> str:
 def trained(recipe: Recipe, split: Split, device: str, checkpoint: Path) -> tuple[ep.models.GraphModel, int]:
     """The model that is kept, or else a new one, and the epoch at which it was at its best."""
     record = STORE.get(recipe.identity)
-    if record is not None and known_model(Job(recipe, ()), STORE) is not None:
+    if record is not None and stored_model(recipe.run, STORE) is not None:
         return model_io.load(STORE.model_path(recipe.identity)).to(device), int(record.values["best_epoch"])
-    model, history = recipe.train(split, device, checkpoint)
+    model, history = train_run(recipe.run, split, device, checkpoint)
     return model, history.best_epoch
 
 
@@ -226,7 +227,7 @@ def differences() -> Iterator[tuple[str, int, float]]:
             (one["attack"], one["epsilon"]): one["accuracy"] for one in record["rows"] if one["loss"] == "tanh_margin"
         }
         for kind in ("clean", *ATTACKS):
-            stored = STORE.get(Measure(unit.recipe, kind).identity)
+            stored = STORE.get(PaperMeasurement(unit.recipe, kind).identity)
             for epsilon, accuracy in stored.values["accuracy"] if stored else ():
                 if (kind, epsilon) in ours:
                     measured = kind if kind == "clean" else f"{kind} {epsilon:g}"
@@ -258,10 +259,10 @@ def read(unit: Unit) -> dict[str, Any]:
     return record
 
 
-def paper(row: Row, attack: str, epsilon: float) -> str:
+def paper(row: PaperRow, attack: str, epsilon: float) -> str:
     """What the paper prints, if it does."""
-    cells = (cell for table in TABLES for cell in find(table).cells if cell.row == row)
-    found = next((cell for cell in cells if cell.column == Column(attack, epsilon)), None)
+    cells = (cell for table in TABLES for cell in find_table(table).cells if cell.row == row)
+    found = next((cell for cell in cells if cell.column == PaperColumn(attack, epsilon)), None)
     return "-" if found is None or found.mean is None else f"{found.mean:.1f} ± {found.error:.1f}"
 
 

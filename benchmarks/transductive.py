@@ -27,13 +27,12 @@ import edgeproof as ep
 from edgeproof.attacks import DICE, PRBCD, GreedyRBCD
 from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
 from edgeproof.experiments import Store
-from edgeproof.experiments.compare import compare
-from edgeproof.experiments.figures import find_figure
-from edgeproof.experiments.figures.curves import Curve, Curves
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row
-from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.tables import find
+from edgeproof.paper.compare import compare
+from edgeproof.paper.figures import find_figure
+from edgeproof.paper.figures.curves import Curve, Curves
+from edgeproof.paper.numbers import PaperRow
+from edgeproof.paper.recipes import PaperMeasurement, Recipe
+from edgeproof.paper.tables import find_table
 from edgeproof.training import Memorizing
 
 HERE = Path(__file__).resolve().parent
@@ -172,7 +171,7 @@ def curves_of(nickname: str) -> list[Curve]:
     return [curve for panel in content.panels for curve in panel.curves]
 
 
-def scheme_names() -> dict[Row, str]:
+def scheme_names() -> dict[PaperRow, str]:
     """All trainings of the paper's figures, and what they are called there."""
     return {curve.row: curve.name for nickname in SCHEMES for curve in curves_of(nickname)}
 
@@ -262,11 +261,11 @@ def gain_rows() -> list[str]:
     return [*header(titles), *lines] if lines else []
 
 
-def in_both_settings(row: Row) -> tuple[list[float], list[float]] | None:
+def in_both_settings(row: PaperRow) -> tuple[list[float], list[float]] | None:
     """Accuracies of a transductive training on Citeseer, split by split, and of its inductive counterpart; none if not all."""
     epsilon, against = 0.25, ("PRBCD", 0.2) if row.attack else (None, None)
     unseen = replace(row, setting="inductive", attack=against[0], epsilon=against[1])
-    records = [STORE.get(Measure(Recipe(unseen, seed), "PRBCD").identity) for seed in SEEDS]
+    records = [STORE.get(PaperMeasurement(Recipe(unseen, seed), "PRBCD").identity) for seed in SEEDS]
     seen = [accuracies(row, seed) for seed in SEEDS]
     if not all(records) or not all(seen):
         return None
@@ -276,16 +275,16 @@ def in_both_settings(row: Row) -> tuple[list[float], list[float]] | None:
     )
 
 
-def accuracies_by_seed(row: Row) -> dict[int, dict[float, float]]:
+def accuracies_by_seed(row: PaperRow) -> dict[int, dict[float, float]]:
     """What :func:`accuracies` has of a training, of as many of the paper's seeds as there are."""
     seeds = max((find_figure(nickname).seeds for nickname in SCHEMES), key=len)
     return {seed: measured for seed in seeds if (measured := accuracies(row, seed))}
 
 
-def accuracies(row: Row, seed: int) -> dict[float, float]:
+def accuracies(row: PaperRow, seed: int) -> dict[float, float]:
     """Accuracy under PGD by the share of edges flipped, 0 among them; nothing unless all is there."""
     recipe = Recipe(row, seed)
-    found = [STORE.get(Measure(recipe, kind).identity) for kind in ("clean", "PGD")]
+    found = [STORE.get(PaperMeasurement(recipe, kind).identity) for kind in ("clean", "PGD")]
     return (
         {epsilon: value for record in found if record for epsilon, value in record.values["accuracy"]}
         if all(found)
@@ -300,7 +299,7 @@ def perfect_rows() -> list[str]:
     for nickname in PERFECT:
         rows: dict[str, dict[float, str]] = {}
         clean = ""
-        for cell in compare(find(nickname), STORE).cells:
+        for cell in compare(find_table(nickname), STORE).cells:
             ours = cell.ours["strict"]
             if ours is None:
                 continue
@@ -311,14 +310,14 @@ def perfect_rows() -> list[str]:
                 rows.setdefault(cell.paper.column.attack, {})[cell.paper.column.epsilon] = shown
         for attack, cells in rows.items():
             shares = list(cells)
-            dataset = find(nickname).rows[0].dataset
+            dataset = find_table(nickname).rows[0].dataset
             lines.append(f"| {dataset} | {attack} | {clean} | {' | '.join(cells.values())} |")
     return [*header(["dataset", "attack", "0%", *(f"{share:.0%}" for share in shares)]), *lines] if lines else []
 
 
 def told_rows() -> list[str]:
     """What models trained against as many flips as edges had been told, and what they make of it, under PGD."""
-    rows = [*(find(nickname).rows[0] for nickname in PERFECT), *(curve.row for curve in curves_of("perfect"))]
+    rows = [*(find_table(nickname).rows[0] for nickname in PERFECT), *(curve.row for curve in curves_of("perfect"))]
     lines = []
     for row in dict.fromkeys(rows):
         measured = [accuracies(row, seed) for seed in SEEDS]
@@ -348,10 +347,10 @@ PAGE_TEXT = """# Why only the inductive setting tells the truth
 In the *transductive* setting the graph that a model is trained on holds the test nodes; in the *inductive* setting they come
 later. Work on adversarial training of graph neural networks before the paper was transductive. There, accuracy under attack
 cannot tell robustness from memory. Mean and standard error in percent, over the splits 0, 1 and 5 unless said. Made by `python
-benchmarks/transductive.py run memory` (the first table; `results/transductive`), by `edgeproof reproduce self-training-cora
-self-training-cora-5`, `edgeproof reproduce self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5` and
-`edgeproof reproduce perfect-cora perfect-cora-ml perfect-citeseer perfect` (the others; `results/experiments`), and by `python
-benchmarks/transductive.py render`.
+benchmarks/transductive.py run memory` (the first table; `results/transductive`), by `edgeproof reproduce run self-training-cora
+self-training-cora-5`, `edgeproof reproduce run self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5` and
+`edgeproof reproduce run perfect-cora perfect-cora-ml perfect-citeseer perfect` (the others; `results/experiments`), and by
+`python benchmarks/transductive.py render`.
 
 ## Remembering is enough
 

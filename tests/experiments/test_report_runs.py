@@ -8,6 +8,8 @@ import pytest
 
 import edgeproof as ep
 from edgeproof.evaluation.result import Result, Score
+from edgeproof.experiments.identity import VERSION
+from edgeproof.experiments.measurements import radii
 from edgeproof.experiments.report_runs import read_runs
 from edgeproof.experiments.store import SCHEMA, Record, Store, digest_of
 from edgeproof.report import ThreatModel, render
@@ -15,32 +17,22 @@ from edgeproof.report.groups import group
 from edgeproof.report.text import warnings
 
 EXPERIMENTS = Path(__file__).parents[2] / "results" / "experiments"
-THREAT = {"local": 0.5, "count": "incident"}
 FILTER = {"gamma": [0.5, 0.5], "self_loops": True, "density": [0.5, 0.5], "mean_frequency": 0.3}
 
 
-def training_identity(seed: int = 0, **changes: Any) -> dict[str, Any]:
-    values = {
-        "kind": "training",
-        "dataset": "citeseer",
-        "setting": "inductive",
-        "protocol": "strict",
-        "model": "GCN",
-        "model_settings": {},
-        "config": {"lr": 0.01, "seed": seed},
-        "label_config": None,
-        "attack": None,
-        "epsilon": None,
-        "local": None,
-        "count": "incident",
-        "seed": seed,
-    }
-    return {**values, **changes}
+def run_entries(seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """Entries of an identity that describe a run."""
+    return {"dataset": {"name": "citeseer"}, "model": {"name": "GCN"}, "seed": seed, **changes}
 
 
-def put(store: Store, kind: str, values: dict[str, Any], training: dict[str, Any], /, **more: Any) -> None:
-    identity = training if kind == "training" else {"kind": kind, "training": training, **more}
-    store.put(Record(identity, values, "edgeproof reproduce", {}, 1.0, {"test_nodes": 40, "test_nodes_seen": 12}))
+def put(store: Store, kind: str, values: dict[str, Any], run: dict[str, Any], /, **more: Any) -> None:
+    identity = {"version": VERSION, "kind": kind, "run": run, **more}
+    store.put(Record(identity, values, "edgeproof sweep", {}, 1.0, {"test_nodes": 40, "test_nodes_seen": 12}))
+
+
+def put_attack(store: Store, accuracies: list[list[float]], run: dict[str, Any], **threat: Any) -> None:
+    epsilons = [epsilon for epsilon, _ in accuracies]
+    put(store, "attack", {"accuracy": accuracies}, run, attack={"name": "LRBCD"}, epsilons=epsilons, **threat)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +40,8 @@ def put(store: Store, kind: str, values: dict[str, Any], training: dict[str, Any
     [
         ("{", "is not valid JSON"),
         ("[" * 200_000, "is not valid JSON"),
-        ('{"identity": {}}', "another version"),
-        ('{"identity": {}, "schema": 1}', "it is stored in another version"),
+        ('{"identity": {}}', "expected schema 3, got None"),
+        ('{"identity": {}, "schema": 1}', "expected schema 3, got 1"),
         (f'{{"identity": {{}}, "schema": {SCHEMA}}}', "its content has changed"),
         (
             json.dumps({"schema": SCHEMA, "digest": digest_of({"identity": {}}), "identity": {}}),
@@ -68,16 +60,16 @@ def test_other_json_files_are_rejected(tmp_path: Path, content: str, message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"values": {"accuracy": []}}, "expected at least one accuracy"),
-        ({"values": {"accuracy": [[0.1, 1.5]]}}, "invalid accuracy: 1.5"),
+        ({"values": {"accuracy": []}}, r"expected accuracies at \[\(0.1,\)\], got \[\]"),
+        ({"values": {"accuracy": [[0.1, 1.5]]}}, "expected accuracies from 0 to 1"),
         ({"values": {}}, "KeyError"),
-        ({"command": None}, "invalid command: None"),
-        ({"environment": [1]}, r"invalid environment: \[1\]"),
+        ({"command": None}, "command is None"),
+        ({"environment": [1]}, r"environment is \[1\]"),
         ({"digest": "0" * 64}, "its content has changed since it was written"),
     ],
 )
 def test_damaged_records_raise(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    put(Store(tmp_path), "LRBCD", {"accuracy": [[0.1, 0.5]]}, training_identity(), **THREAT)
+    put_attack(Store(tmp_path), [[0.1, 0.5]], run_entries(), local=0.5)
     (file,) = tmp_path.glob("*.json")
     content = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("schema", "digest")}
     # With a new digest: otherwise every change fails the digest check.
@@ -90,19 +82,19 @@ def test_damaged_records_raise(tmp_path: Path, changes: dict[str, Any], message:
 
 def test_records_of_several_seeds_are_grouped(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    smoothing = {"smoothing": "SparseSmoothing(p_add=0.01, p_del=0.6)", "samples": 100, "alpha": 0.05}
-    certified = {"certified_accuracy": [[0, 0, 0.4], [0, 1, 0.3]], "abstained": 0.1}
+    grid = [[*radius, 0.4 if radius == (0, 0) else 0.3] for radius in radii()]
+    certified = {"certified_accuracy": grid, "average_certifiable_radius": [0.1, 0.2], "abstained": 0.1}
     for seed, accuracy in ((0, 0.5), (1, 0.7)):
-        training = training_identity(seed)
-        put(store, "training", {}, training)
-        put(store, "clean", {"accuracy": [[0.0, 0.8]]}, training)
-        put(store, "LRBCD", {"accuracy": [[0.1, accuracy]]}, training, **THREAT)
-        put(store, "LRBCD-global", {"accuracy": [[0.1, 0.4]]}, training, local=None, count="incident")
-        put(store, "smoothing", certified, training, **smoothing)
-        put(store, "filter", FILTER, training, bins=2)
-        # Measurements for figures of the paper, which the report skips.
-        put(store, "diffusion", {"matrix": [[1.0]]}, training)
-        put(store, "degrees", {"nodes": []}, training, **THREAT)
+        run = run_entries(seed)
+        put(store, "training", {"best_epoch": 3, "epochs": 5, "stopped": "patience"}, run)
+        put(store, "clean", {"accuracy": [[0.0, 0.8]]}, run)
+        put_attack(store, [[0.1, accuracy]], run, local=0.5)
+        put_attack(store, [[0.1, 0.4]], run)
+        put(store, "smoothing", certified, run, samples=100)
+        put(store, "filter", FILTER, run, bins=2)
+        # A measurement for figures of the paper, which the report skips.
+        put(store, "diffusion", {"matrix": [[1.0]], "classes": [0], "edges": []}, run)
+    store.pack()
     (model_group,) = group(read_runs([tmp_path]))
     estimate = model_group.accuracy(ThreatModel("0.5", "incident"), "LRBCD", 0.1)
     assert estimate is not None
@@ -124,30 +116,30 @@ def test_records_of_several_seeds_are_grouped(tmp_path: Path) -> None:
     assert estimate.low < 0.5 < estimate.high
 
 
-def test_unknown_kinds_and_skipped_kinds_only_raise(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    put(store, "diffusion", {"matrix": [[1.0]]}, training_identity())
+def test_store_without_reported_kinds_raises(tmp_path: Path) -> None:
+    put(Store(tmp_path), "diffusion", {"matrix": [[1.0]], "classes": [0], "edges": []}, run_entries())
     with pytest.raises(ValueError, match="nothing to report in"):
         read_runs([tmp_path])
-    put(store, "new-kind", {"accuracy": [[0.1, 0.4]]}, training_identity(), **THREAT)
-    with pytest.raises(ValueError, match=r"\.json: unknown kind of measurement 'new-kind'"):
-        read_runs([tmp_path])
 
 
-def test_stored_runs_are_sorted_by_dataset_and_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_stored_runs_are_sorted_by_dataset_and_model(tmp_path: Path, packed: bool) -> None:
     store = Store(tmp_path)
+    attack = {"name": "LRBCD", "settings": {"steps": 1}}
     for dataset in ("b", "a"):
         for model in ("GCN", "APPNP"):
-            for attack, epsilon in (("LRBCD(steps=1)", 0.1), (None, None)):
-                training = training_identity(dataset=dataset, model=model, attack=attack, epsilon=epsilon)
-                put(store, "clean", {"accuracy": [[0.0, 0.8]]}, training)
+            for training in ({"attack": attack, "epsilon": 0.1}, {}):
+                run = run_entries(dataset={"name": dataset}, model={"name": model}, training=training)
+                put(store, "clean", {"accuracy": [[0.0, 0.8]]}, run)
+    if packed:
+        store.pack()
     names = ["APPNP", "APPNP, adversarial (LRBCD 0.1)", "GCN", "GCN, adversarial (LRBCD 0.1)"]
     runs = [(run.dataset, run.name) for run in read_runs([tmp_path])]
     assert runs == [(dataset, name) for dataset in "ab" for name in names]
 
 
 def test_results_of_commands_and_records_are_read_together(tmp_path: Path) -> None:
-    put(Store(tmp_path / "store"), "clean", {"accuracy": [[0.0, 0.8]]}, training_identity())
+    put(Store(tmp_path / "store"), "clean", {"accuracy": [[0.0, 0.8]]}, run_entries())
     result = Result("command", "csbm", {}, {"name": "GPRGNN"}, {}, 0, (Score("test", "clean", 0.0, 0.6),))
     result.write(tmp_path / "result.json")
     runs = read_runs([f"stored={tmp_path / 'store'}", tmp_path / "result.json"])
@@ -158,7 +150,8 @@ def test_results_of_commands_and_records_are_read_together(tmp_path: Path) -> No
 def test_repository_results_render() -> None:
     runs = read_runs([EXPERIMENTS])
     available = set(ep.attacks.available())
-    assert {row.attack for run in runs for table in run.attacks for row in table.rows} <= available
+    names = {row.attack for run in runs for table in run.attacks for row in table.rows}
+    assert {name.partition("(")[0] for name in names} <= available
     assert any(run.filter is not None for run in runs)
     page = render(runs)
     assert "Self-checks were not run on all results of" in page

@@ -1,27 +1,62 @@
-"""Every table and figure of the paper behind one command: what to train and measure, where to run it, where results go."""
+"""Experiments: declared runs (dataset x split x model x training x seed) and measurements, engines, and a store of results."""
 
-from edgeproof.experiments.compare import Cell, Comparison, compare
-from edgeproof.experiments.figures import FIGURES, PaperFigure, find_figure
-from edgeproof.experiments.plan import Experiment, Job, Selection, missing
+from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter
+from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
+from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
+from edgeproof.experiments.plan import missing_jobs
+from edgeproof.experiments.runner import Interrupted, run_jobs
+from edgeproof.experiments.spec import (
+    AttackSpec,
+    DatasetSpec,
+    Job,
+    Measurement,
+    ModelSpec,
+    Run,
+    SplitSpec,
+    Sweep,
+    Task,
+    TrainingSpec,
+    as_settings,
+    register,
+)
 from edgeproof.experiments.store import Record, Store, StoreWarning
-from edgeproof.experiments.tables import STAND_INS, TABLES, Table, find
+from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
+from edgeproof.experiments.toml import read_sweep
 
 __all__ = [
-    "FIGURES",
-    "STAND_INS",
-    "TABLES",
-    "Cell",
-    "Comparison",
-    "Experiment",
+    "AttackSpec",
+    "AttackedDegrees",
+    "CertifiedAccuracy",
+    "CleanAccuracy",
+    "DatasetSpec",
+    "DiffusionMatrix",
+    "Engine",
+    "EngineWarning",
+    "Evaluated",
+    "Interrupted",
     "Job",
-    "PaperFigure",
+    "JobFailedError",
+    "LearnedFilter",
+    "LocalEngine",
+    "Measurement",
+    "ModelSpec",
+    "RayEngine",
     "Record",
-    "Selection",
+    "Report",
+    "RobustAccuracy",
+    "Run",
+    "SeedMean",
+    "SplitSpec",
     "Store",
     "StoreWarning",
-    "Table",
-    "compare",
-    "find",
-    "find_figure",
-    "missing",
+    "Sweep",
+    "SweepTable",
+    "Task",
+    "TrainingSpec",
+    "as_settings",
+    "missing_jobs",
+    "read_sweep",
+    "register",
+    "run_jobs",
+    "summarize",
 ]

@@ -1,88 +1,97 @@
-"""How long things will take, from how long such things took."""
+"""Run time estimates from the run times of stored results."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.origins import Origin
-from edgeproof.experiments.paper import is_large
-from edgeproof.experiments.plan import Job
-from edgeproof.experiments.recipe import Recipe
+from edgeproof.experiments.graphs import STAND_IN
+from edgeproof.experiments.identity import canonical
+from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store
-from edgeproof.experiments.work import known_model
+from edgeproof.experiments.worker import stored_model
 
-# Seconds on two cores where nothing alike has been run yet: a guess, by what is done, and for training against what.
-_GUESS = {"clean": 1.0, "smoothing": 600.0, "filter": 10.0, "diffusion": 1.0}
-_GUESS_ATTACK = 120.0
-_GUESS_TRAINING = {"None": 60.0, "LRBCD": 600.0}
-_GUESS_TRAINING_ELSE = 2400.0
-# A GPU takes about this share of it.
-_GPU = 0.1
+# Guesses in seconds on two cores, for work without stored run times: by kind, and for training by attack.
+_GUESSES = {"clean": 1.0, "attack": 120.0, "degrees": 120.0, "evaluate": 600.0, "smoothing": 600.0, "filter": 10.0}
+_GUESS_OTHER = 1.0
+_GUESS_TRAINING = {None: 60.0, "LRBCD": 600.0}
+_GUESS_OTHER_ATTACK = 2400.0
+# Factors for a GPU and for graphs of the size of ogbn-arxiv.
+_GPU, _LARGE = 0.1, 10.0
+_LARGE_GRAPHS = ("ogbn-arxiv", STAND_IN)
+# Trainings usually stop after this number of epochs, and attacks have this number of steps; guesses scale below it.
+_USUAL_EPOCHS, _USUAL_STEPS = 1000, 400
 
-# The smaller version takes about this share of the time, and a graph of arXiv's size so many times as long as others.
-_FAST, _LARGE = 0.05, 10.0
-
-# What is done, whether in the smaller version, against which attack, on which graph, with which model: what comes first has
-# most to do with the time.
-Likeness = tuple[str, bool, str, str, str]
-# As much of it as two things have to have in common at least.
-_COMMON = 3
+# Kind, its settings, the number of epochs, the attack in training, the dataset and the model: the first entries have the
+# largest effect on the run time.
+Signature = tuple[str, str, str, str, str, str]
+# Entries that have to agree for a stored run time to be used.
+_REQUIRED = 4
 
 
 class Times:
-    """How long what is in a store took.
+    """Run times of stored results.
 
     Args:
-        store: the store. Where it has nothing of the model, other models on that graph count, and then other graphs.
-        device: only what was computed on such a device, ``"cpu"`` or ``"cuda"``, counts.
+        store: The results. Those of the same model are used first, then other models on the graph, then other graphs.
+        device: Only results from this type of device, ``"cpu"`` or ``"cuda"``, are used.
     """
 
     def __init__(self, store: Store, device: str) -> None:
-        self._took: dict[tuple[object, ...], list[float]] = defaultdict(list)
+        self._seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         self._store, self._device = store, device.partition(":")[0]
         for record in store.records():
             if record.environment.get("device", "").startswith(self._device):
-                likeness = _likeness(record.identity)
-                for known in range(_COMMON, len(likeness) + 1):
-                    self._took[likeness[:known]].append(record.seconds)
+                signature = _signature(record.identity)
+                for length in range(_REQUIRED, len(signature) + 1):
+                    self._seconds[signature[:length]].append(record.seconds)
 
     def estimate(self, jobs: Iterable[Job], *, anew: bool = False) -> tuple[float, int]:
-        """Seconds of work, one job after the other; and for how many jobs all of that is from such work on such a device.
+        """Estimate the run time of jobs, one after the other.
 
         Args:
-            jobs: what would be done.
-            anew: whether models that are kept would be trained again.
+            jobs: The jobs.
+            anew: Whether stored models would be trained again.
+
+        Returns:
+            Seconds, and the number of jobs that are estimated from the same kind of work on the same type of device only.
         """
         total, known = 0.0, 0
         for job in jobs:
-            there = not anew and known_model(job, self._store) is not None
-            parts: list[Recipe | Measure] = [*([] if there else [job.recipe]), *job.measures]
-            likenesses = [_likeness(part.identity) for part in parts]
-            total += sum(map(self._expected, likenesses))
-            known += all(likeness in self._took for likeness in likenesses)
+            trained = not anew and stored_model(job.run, self._store) is not None
+            identities = [*([] if trained else [job.run.identity]), *(task.identity for task in job.tasks)]
+            total += sum(map(self._expected, identities))
+            known += all(_signature(identity) in self._seconds for identity in identities)
         return total, known
 
-    def _expected(self, likeness: Likeness) -> float:
-        """Seconds, from what is most alike."""
-        for known in range(len(likeness), _COMMON - 1, -1):
-            if likeness[:known] in self._took:
-                return statistics.mean(self._took[likeness[:known]])
-        kind, fast, against, dataset, _ = likeness
-        if kind == "training":
-            guess = _GUESS_TRAINING.get(against.partition("(")[0], _GUESS_TRAINING_ELSE)
-        else:
-            guess = _GUESS.get(kind, _GUESS_ATTACK)
-        scales = (_FAST if fast else 1, _LARGE if is_large(dataset) else 1, 1 if self._device == "cpu" else _GPU)
-        return guess * math.prod(scales)
+    def _expected(self, identity: Mapping[str, Any]) -> float:
+        """Return the mean of the most similar results, or a guess."""
+        signature = _signature(identity)
+        for length in range(len(signature), _REQUIRED - 1, -1):
+            if signature[:length] in self._seconds:
+                return statistics.mean(self._seconds[signature[:length]])
+        run = identity["run"]
+        large = _LARGE if run["dataset"]["name"] in _LARGE_GRAPHS else 1.0
+        return math.prod((_guess(identity), large, 1.0 if self._device == "cpu" else _GPU))
 
 
-def _likeness(identity: dict[str, Any]) -> Likeness:
-    kind = str(identity["kind"])
-    training = identity if kind == "training" else identity["training"]
-    against = str(training["attack"]) if kind == "training" else ""
-    return kind, Origin.of(training).fast, against, str(training["dataset"]), str(training["model"])
+def _guess(identity: Mapping[str, Any]) -> float:
+    kind, training = identity["kind"], identity["run"].get("training", {})
+    if kind == "training":
+        attack = training.get("attack", {}).get("name")
+        epochs = float(training.get("config", {}).get("max_epochs", _USUAL_EPOCHS))
+        return _GUESS_TRAINING.get(attack, _GUESS_OTHER_ATTACK) * min(1.0, epochs / _USUAL_EPOCHS)
+    steps = float(identity.get("attack", {}).get("settings", {}).get("steps", _USUAL_STEPS))
+    return _GUESSES.get(kind, _GUESS_OTHER) * min(1.0, steps / _USUAL_STEPS)
+
+
+def _signature(identity: Mapping[str, Any]) -> Signature:
+    run, kind = identity["run"], str(identity["kind"])
+    training = run.get("training", {})
+    settings = {name: value for name, value in identity.items() if name not in ("version", "kind", "run", "epsilons")}
+    epochs = str(training.get("config", {}).get("max_epochs", ""))
+    attack = canonical(training.get("attack", {})) if kind == "training" else ""
+    return kind, canonical(settings), epochs, attack, str(run["dataset"]["name"]), str(run["model"]["name"])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgeproof.attacks import available
-from edgeproof.experiments.store import Record, key_of
+from edgeproof.experiments.defaults import DEFAULTS
+from edgeproof.experiments.identity import key_of
+from edgeproof.experiments.spec import in_brackets
+from edgeproof.experiments.store import Record, Store
 from edgeproof.report import reading
 from edgeproof.report.filters import Filter
 from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run
 
-# Measurements for the paper's figures, which the report does not show.
-_FIGURES_ONLY = ("diffusion", "degrees", "LRBCD-global-slow")
+# Kinds of measurements that the report does not show.
+_NOT_SHOWN = ("diffusion", "degrees")
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[Run]:
@@ -45,12 +46,15 @@ def read_file(file: Path) -> list[tuple[str, Run]]:
         raise ValueError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(content, dict) or "identity" not in content:
         return reading.read_result(file)
-    record = Record.of(content)
-    run = run_of(record)
-    return [] if run is None else [(key_of(_training_identity(record)), run)]
+    return _keyed(Record.of(content))
 
 
-READERS: Mapping[str, reading.Reader] = {**reading.READERS, ".json": read_file}
+def read_packed(file: Path) -> list[tuple[str, Run]]:
+    """Read a packed file of a store."""
+    return [entry for record in Store(file.parent).packed_records(file) for entry in _keyed(record)]
+
+
+READERS: Mapping[str, reading.Reader] = {**reading.READERS, ".json": read_file, ".jsonl": read_packed}
 
 
 def run_of(record: Record) -> Run | None:
@@ -59,23 +63,22 @@ def run_of(record: Record) -> Run | None:
     Raises:
         ValueError: If the kind of measurement is unknown, or if the record has no accuracies.
     """
-    kind, identity, values = str(record.identity["kind"]), _training_identity(record), record.values
-    name = str(identity["model"])
-    training = {**identity["config"], **{key: identity[key] for key in ("attack", "epsilon", "local", "count")}}
-    training["self_training"] = identity["label_config"] is not None
+    kind, entries, values = record.kind, record.run, record.values
+    name, training = str(entries["model"]["name"]), _training(entries)
+    split = {**DEFAULTS["split"], **entries.get("split", {})}
     run = Run(
-        name=reading.default_name(name, training, identity["protocol"]),
-        dataset=str(identity["dataset"]),
-        model={"name": name, "settings": identity["model_settings"]},
-        split={**{key: identity[key] for key in ("setting", "protocol")}, **_test_nodes(record.notes)},
+        name=reading.default_name(name, training, split["protocol"]),
+        dataset=str(entries["dataset"]["name"]),
+        model={"name": name, "settings": {**DEFAULTS.get(name, {}), **entries["model"].get("settings", {})}},
+        split={"setting": split["kind"], "protocol": split["protocol"], **_test_nodes(record.notes)},
         training=training,
-        seed=int(identity["seed"]),
+        seed=int(entries["seed"]),
         commands=(record.command,),
         environment=record.environment,
     )
     if kind == "training":
         return run
-    if kind in _FIGURES_ONLY:
+    if kind in _NOT_SHOWN:
         return None
     if kind == "clean":
         return replace(run, clean=float(values["accuracy"][0][1]))
@@ -83,13 +86,42 @@ def run_of(record: Record) -> Run | None:
         return replace(run, certificate=_certificate(record))
     if kind == "filter":
         return replace(run, filter=Filter.read(values))
-    attack = kind.removesuffix("-global")
-    if attack not in available():
+    if kind == "attack":
+        attack = _attack_name(record.identity["attack"])
+        rows = [(attack, epsilon, accuracy) for epsilon, accuracy in values["accuracy"]]
+    elif kind == "evaluate":
+        rows = values["attacks"]
+    else:
         raise ValueError(f"unknown kind of measurement {kind!r}")
-    rows = tuple(AttackRow(attack, float(epsilon), float(accuracy)) for epsilon, accuracy in values["accuracy"])
     if not rows:
         raise ValueError("expected at least one accuracy, got none")
-    return replace(run, attacks=(AttackTable(record.identity["local"], record.identity["count"], rows),))
+    threat = {**DEFAULTS["threat"], **record.identity}
+    shown = tuple(AttackRow(attack, float(epsilon), float(accuracy)) for attack, epsilon, accuracy in rows)
+    return replace(run, attacks=(AttackTable(threat["local"], threat["count"], shown),))
+
+
+def _keyed(record: Record) -> list[tuple[str, Run]]:
+    """Return the run of a record with a key that is equal for all records of the same model."""
+    run = run_of(record)
+    return [] if run is None else [(key_of(record.run), run)]
+
+
+def _training(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a training, defaults included."""
+    training = entries.get("training", {})
+    attack = training.get("attack")
+    return {
+        **DEFAULTS["TrainConfig"],
+        **training.get("config", {}),
+        "attack": None if attack is None else _attack_name(attack),
+        "epsilon": training.get("epsilon"),
+        **{name: training.get(name, default) for name, default in DEFAULTS["threat"].items()},
+        "self_training": bool(training.get("self_training")),
+    }
+
+
+def _attack_name(attack: Mapping[str, Any]) -> str:
+    return str(attack["name"]) + in_brackets(attack.get("settings", {}))
 
 
 def _order(run: Run) -> tuple[str, str, str, int]:
@@ -99,12 +131,6 @@ def _order(run: Run) -> tuple[str, str, str, int]:
     return run.dataset, str(run.model["name"]), run.name, run.seed or 0
 
 
-def _training_identity(record: Record) -> Mapping[str, Any]:
-    identity = record.identity
-    training: Mapping[str, Any] = identity if identity["kind"] == "training" else identity["training"]
-    return training
-
-
 def _test_nodes(notes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of test nodes under the names of a result file."""
     names = {"test_nodes": "test", "test_nodes_seen": "test_nodes_seen"}
@@ -112,14 +138,10 @@ def _test_nodes(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _certificate(record: Record) -> CertificateSummary:
-    noise = dict(re.findall(r"(p_add|p_del)=([\d.e-]+)", str(record.identity["smoothing"])))
+    settings = {**DEFAULTS["smoothing"], **record.identity}
     return CertificateSummary(
         fractions={(int(a), int(d)): float(fraction) for a, d, fraction in record.values["certified_accuracy"]},
         labelled=True,
-        settings={
-            **{name: float(value) for name, value in noise.items()},
-            "samples": int(record.identity["samples"]),
-            "alpha": float(record.identity["alpha"]),
-        },
+        settings={name: settings[name] for name in ("p_add", "p_del", "samples", "alpha")},
         abstained=float(record.values["abstained"]),
     )

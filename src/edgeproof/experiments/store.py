@@ -1,28 +1,46 @@
-"""Results on disk, each named by the hash of everything that determines it.
+"""Results on disk, each found by the hash of its identity.
 
-A result is one small JSON file, written whole or not at all, so several processes may write at once: whoever computes the same
-thing writes the same file. A setting that changes changes the name, so an old result is never taken for a new one. A file that
-is damaged or was changed, or whose content does not belong to its name, is reported and computed again.
+A store is a folder. New results are loose files, one small JSON file each, written atomically, so that several processes can
+write at once. :meth:`Store.pack` merges them into packed files: sorted JSON Lines, one file per dataset and kind. Readers use
+both forms, and a loose file takes precedence. Damaged entries are reported and ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import warnings
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from edgeproof._files import replacing
-from edgeproof.experiments.values import check_values
+from edgeproof._warnings import EdgeproofWarning, warn
+from edgeproof.experiments import analyses, measurements  # noqa: F401 - registers the kinds
+from edgeproof.experiments.identity import canonical, key_of
+from edgeproof.experiments.schema import check_values
 
-SCHEMA = 2
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no file locks of this kind
+    fcntl = None  # type: ignore[assignment]
+
+# Layout of stored records.
+SCHEMA = 3
+_TYPES: dict[str, Any] = {
+    "identity": dict,
+    "values": dict,
+    "command": str,
+    "environment": dict,
+    "seconds": (int, float),
+    "notes": dict,
+}
 
 
-class StoreWarning(UserWarning):
-    """A file in the store cannot be trusted."""
+class StoreWarning(EdgeproofWarning):
+    """An entry of a store cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +48,12 @@ class Record:
     """One result.
 
     Args:
-        identity: everything that determines it.
-        values: what came out.
-        command: what made it.
-        environment: machine and versions.
-        seconds: how long it took.
-        notes: what else is worth knowing, such as how a training went; determines nothing.
+        identity: Everything that determines the result; see :mod:`edgeproof.experiments.identity`.
+        values: The result.
+        command: The command that produced it.
+        environment: Machine and versions.
+        seconds: Run time.
+        notes: Further facts, such as the settings and the course of a training; they determine nothing.
     """
 
     identity: dict[str, Any]
@@ -47,126 +65,218 @@ class Record:
 
     @property
     def key(self) -> str:
+        """The hash of the identity."""
         return key_of(self.identity)
+
+    @property
+    def kind(self) -> str:
+        """``"training"`` or the kind of measurement."""
+        return str(self.identity["kind"])
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The ``"run"`` entry of the identity."""
+        entries: dict[str, Any] = self.identity["run"]
+        return entries
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Record:
-        """From what a file says; raises if it is of another version, or has changed since it was written."""
+        """Check stored content and return its record.
+
+        Raises:
+            ValueError: If the content is damaged, or of another version. ``TypeError``, ``KeyError`` and ``AttributeError``
+                have the same meaning.
+        """
         content = dict(content)
-        if content.pop("schema", None) != SCHEMA:
-            raise ValueError("it is stored in another version")
+        schema = content.pop("schema", None)
+        if schema != SCHEMA:
+            raise ValueError(f"expected schema {SCHEMA}, got {schema!r}")
         if content.pop("digest", None) != digest_of(content):
             raise ValueError("its content has changed since it was written")
-        return cls(**content)
-
-
-def key_of(identity: Mapping[str, Any]) -> str:
-    """The name of a result: a hash of its identity, however its entries are ordered.
-
-    >>> key_of({"model": "GCN", "seed": 0}) == key_of({"seed": 0, "model": "GCN"})
-    True
-    >>> key_of({"model": "GCN", "seed": 0}) == key_of({"model": "GCN", "seed": 1})
-    False
-    """
-    return hashlib.sha256(_canonical(identity).encode()).hexdigest()[:20]
-
-
-class Store:
-    """A folder of results, and of the models behind them.
-
-    Args:
-        root: the folder; made when something is first put into it.
-    """
-
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
-
-    def path(self, identity: Mapping[str, Any]) -> Path:
-        return self.root / f"{key_of(identity)}.json"
-
-    def model_path(self, identity: Mapping[str, Any]) -> Path:
-        """Where the model of this identity is kept."""
-        return self.root / "models" / f"{key_of(identity)}.safetensors"
-
-    def checkpoint_path(self, identity: Mapping[str, Any], device: str) -> Path:
-        """Where the state of its training is kept until it is finished; on another device it cannot go on."""
-        return self.root / "models" / f"{key_of(identity)}.{device.partition(':')[0]}.checkpoint"
-
-    def votes_path(self, identity: Mapping[str, Any], model: str) -> Path:
-        """Where votes for a certificate of this model, by its digest, are kept until they are all there."""
-        return self.root / "models" / f"{key_of(identity)}.{model}.votes"
-
-    def get(self, identity: Mapping[str, Any]) -> Record | None:
-        """The result of this identity; none if there is none that can be trusted."""
-        path = self.path(identity)
-        if not path.exists():
-            return None
-        record = _read(path)
-        if record is not None and _canonical(record.identity) != _canonical(identity):
-            warnings.warn(
-                f"{path} is about something else than its name says; it is not used", StoreWarning, stacklevel=2
-            )
-            return None
-        return record
-
-    def put(self, record: Record) -> Path:
-        """Keep a result."""
-        path = self.path(record.identity)
-        with replacing(path) as temporary:
-            # As it will be read: names of entries that are no text become such.
-            content = json.loads(json.dumps(asdict(record)))
-            whole = {"schema": SCHEMA, **content, "digest": digest_of(content)}
-            temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        return path
-
-    def records(self) -> Iterator[Record]:
-        """All results that can be trusted, in the order of their names."""
-        for path in sorted(self.root.glob("*.json")):
-            record = _read(path)
-            if record is None:
-                continue
-            if path.stem != record.key:
-                warnings.warn(
-                    f"{path} is about something else than its name says; it is not used", StoreWarning, stacklevel=2
-                )
-                continue
-            yield record
-
-
-def _read(path: Path) -> Record | None:
-    try:
-        record = Record.of(json.loads(path.read_text(encoding="utf-8")))
-        types: dict[str, Any] = {
-            "identity": dict,
-            "values": dict,
-            "command": str,
-            "environment": dict,
-            "seconds": (int, float),
-            "notes": dict,
-        }
-        for name, kind in types.items():
+        record = cls(**content)
+        for name, kind in _TYPES.items():
             if not isinstance(getattr(record, name), kind):
                 raise TypeError(f"{name} is {getattr(record, name)!r}")
         if not all(isinstance(value, str) for value in record.environment.values()):
             raise TypeError(f"environment is {record.environment!r}")
         if not 0 <= record.seconds < float("inf"):
             raise ValueError(f"seconds are {record.seconds}")
-        # Raises for numbers in it that are none.
-        _canonical(record.identity)
+        # Raises for NaN and infinity.
+        canonical(record.identity)
         check_values(record.identity, record.values)
+        return record
+
+    def content(self) -> dict[str, Any]:
+        """Return what is written to disk."""
+        # As it is read again: keys that are not text become text.
+        entries = json.loads(json.dumps(asdict(self)))
+        return {"schema": SCHEMA, **entries, "digest": digest_of(entries)}
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return a hash of all entries."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class Store:
+    """A folder of results and of the models behind them.
+
+    Args:
+        root: The folder; created when something is first put into it.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        # Records of packed files that have been read, with the state of the file at that time.
+        self._packed: dict[Path, tuple[object, dict[str, Record]]] = {}
+
+    def path(self, identity: Mapping[str, Any]) -> Path:
+        """Path of the loose file of a result."""
+        return self.root / f"{key_of(identity)}.json"
+
+    def packed_path(self, identity: Mapping[str, Any]) -> Path:
+        """Path of the packed file of a result: one per dataset and kind."""
+        dataset = re.sub(r"[^\w.-]+", "_", str(identity["run"]["dataset"]["name"]))
+        return self.root / f"{dataset}-{identity['kind']}.jsonl"
+
+    def model_path(self, identity: Mapping[str, Any]) -> Path:
+        """Path of the model that a training with this identity produced."""
+        return self.root / "models" / f"{key_of(identity)}.safetensors"
+
+    def checkpoint_path(self, identity: Mapping[str, Any], device: str) -> Path:
+        """Path of the state of an unfinished training; it cannot be resumed on another kind of device."""
+        return self.root / "models" / f"{key_of(identity)}.{device.partition(':')[0]}.checkpoint"
+
+    def counts_path(self, identity: Mapping[str, Any], model: str) -> Path:
+        """Path of the class counts of an unfinished certificate.
+
+        Args:
+            identity: Identity of the certificate.
+            model: Digest of the model.
+        """
+        return self.root / "models" / f"{key_of(identity)}.{model}.counts"
+
+    def get(self, identity: Mapping[str, Any]) -> Record | None:
+        """Return the result with this identity, or None if there is none that can be used."""
+        # The loose file first: packing removes it only after the packed file is complete.
+        record = _read_loose(self.path(identity))
+        return self._read_packed(self.packed_path(identity)).get(key_of(identity)) if record is None else record
+
+    def put(self, record: Record) -> Path:
+        """Write a result as a loose file and return its path."""
+        path = self.path(record.identity)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._locked(exclusive=False), replacing(path) as temporary:
+            temporary.write_text(json.dumps(record.content(), indent=1) + "\n", encoding="utf-8")
+        return path
+
+    def records(self) -> Iterator[Record]:
+        """Yield all usable results in the order of their keys."""
+        found = {record.key: record for record in map(_read_loose, self._loose_paths()) if record is not None}
+        for path in sorted(self.root.glob("*.jsonl")):
+            found = {**self._read_packed(path), **found}
+        return iter([found[key] for key in sorted(found)])
+
+    def pack(self) -> tuple[int, int]:
+        """Merge all loose files into packed files, which do not depend on the order in which results were written.
+
+        Damaged loose files stay where they are; damaged lines of packed files are dropped. Both are reported.
+
+        Returns:
+            The number of merged results, and of packed files.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._locked(exclusive=True):
+            loose = {path: record for path in self._loose_paths() if (record := _read_loose(path)) is not None}
+            groups: dict[Path, dict[str, Record]] = {path: {} for path in self.root.glob("*.jsonl")}
+            for path in groups:
+                groups[path] = dict(self._read_packed(path))
+            for record in loose.values():
+                groups.setdefault(self.packed_path(record.identity), {})[record.key] = record
+            for path, records in groups.items():
+                _write_lines(path, (records[key] for key in sorted(records)))
+            for path in loose:
+                path.unlink()
+        return len(loose), len(groups)
+
+    def packed_records(self, path: Path) -> list[Record]:
+        """Return the usable results of one packed file of this store, in the order of their keys."""
+        return list(self._read_packed(path).values())
+
+    def _loose_paths(self) -> list[Path]:
+        return sorted(self.root.glob("*.json"))
+
+    def _read_packed(self, path: Path) -> dict[str, Record]:
+        """Return the records of a packed file by key, read again only if the file has changed."""
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return {}
+        state = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if path not in self._packed or self._packed[path][0] != state:
+            self._packed[path] = (state, dict(self._read_lines(path)))
+        return self._packed[path][1]
+
+    def _read_lines(self, path: Path) -> Iterator[tuple[str, Record]]:
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+            where = f"line {number} of {path}"
+            record = _parse(line, where)
+            if record is None:
+                continue
+            if self.packed_path(record.identity) == path:
+                yield record.key, record
+            else:
+                _warn_misplaced(where)
+
+    @contextmanager
+    def _locked(self, *, exclusive: bool) -> Iterator[None]:
+        """Keep packing and writing apart; the lock of a killed process is released by the system."""
+        if fcntl is None:  # pragma: no cover
+            yield
+            return
+        lock = self.root / "models" / ".lock"
+        lock.parent.mkdir(exist_ok=True)
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            yield
+
+
+def _write_lines(path: Path, records: Iterable[Record]) -> None:
+    lines = [json.dumps(record.content(), sort_keys=True, separators=(",", ":")) for record in records]
+    content = "".join(f"{line}\n" for line in lines).encode()
+    if path.exists() and path.read_bytes() == content:
+        return
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _read_loose(path: Path) -> Record | None:
+    try:
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        reason = f"there is no {error}" if isinstance(error, KeyError) else error
-        warnings.warn(f"{path} is damaged and is not used: {reason}", StoreWarning, stacklevel=3)
+    except OSError as error:
+        _warn_damaged(str(path), error)
+        return None
+    record = _parse(content, str(path))
+    if record is not None and path.stem != record.key:
+        _warn_misplaced(str(path))
         return None
     return record
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
-    """A hash of all that a file says."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _parse(content: bytes, where: str) -> Record | None:
+    try:
+        return Record.of(json.loads(content))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        _warn_damaged(where, error)
+        return None
 
 
-def _canonical(identity: Mapping[str, Any]) -> str:
-    return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _warn_damaged(where: str, error: Exception) -> None:
+    reason = f"no entry {error}" if isinstance(error, KeyError) else error
+    warn("EP201", f"{where} is damaged and is ignored: {reason}", StoreWarning, stacklevel=4)
+
+
+def _warn_misplaced(where: str) -> None:
+    warn("EP202", f"{where} does not belong to its file name and is ignored", StoreWarning, stacklevel=4)

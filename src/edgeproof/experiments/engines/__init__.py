@@ -1,4 +1,4 @@
-"""Where experiments run: on this machine, or on a cluster."""
+"""Engines that run experiments: processes on this machine, or a Ray cluster."""
 
 from edgeproof.experiments.engines.base import Engine, EngineWarning, JobFailedError, Report
 from edgeproof.experiments.engines.local import LocalEngine

@@ -1,4 +1,4 @@
-"""What every engine does."""
+"""Interface of engines."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from edgeproof.experiments.plan import Job
-from edgeproof.experiments.recipe import GRAPHS, at_hand
+from edgeproof._warnings import EdgeproofWarning
+from edgeproof.experiments.graphs import graph_fingerprint, is_local, load_graph
+from edgeproof.experiments.spec import DatasetSpec, Job
 from edgeproof.experiments.store import Store
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a job.
+    """Outcome of a job.
 
     Args:
-        job: the job.
-        failure: why it failed; none if it did not.
+        job: The job.
+        failure: Why it failed; None if it succeeded.
     """
 
     job: Job
@@ -25,73 +26,86 @@ class Report:
 
 
 class JobFailedError(RuntimeError):
-    """Some jobs could not be done; what the others found is in the store."""
+    """Some jobs failed; the results of the others are in the store."""
 
 
-class EngineWarning(UserWarning):
+class EngineWarning(EdgeproofWarning):
     """Work that may never be done."""
 
 
 class Engine(Protocol):
-    """Does jobs, several at once, and puts what they find into a store as soon as it is found.
+    """Runs jobs in parallel and writes every result into a store as soon as it exists.
 
     Args:
-        device: where they compute.
+        device: Device of the computations.
     """
 
     device: str
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
-        """Do all jobs. Each is reported once, done or failed; whatever was found before a failure or an interruption is kept.
+        """Run all jobs. Each is reported once; results before a failure or an interrupt are kept.
+
+        Args:
+            jobs: The jobs.
+            store: The store.
+            command: Command to write down in results.
+            report: Called with the outcome of every job.
 
         Raises:
-            JobFailedError: in the end, if some failed.
+            JobFailedError: At the end, if some failed.
         """
 
 
-def unusable_graphs(jobs: Sequence[Job], store: Store) -> dict[str, Exception]:
-    """Graphs of these jobs that cannot be had, or are others than those that the results are of, and why.
+Graph = tuple[DatasetSpec, bool]
 
-    Each is looked for once, however many jobs need it, and so it is downloaded once. One that is at hand and has a known
-    fingerprint is only checked where it is used.
+
+def unusable_graphs(jobs: Sequence[Job], store: Store) -> dict[Graph, Exception]:
+    """Find graphs that cannot be loaded, or are not those of the stored results, and why.
+
+    Each graph is loaded, and so downloaded, once. A local graph with a known fingerprint is checked only where it is used.
 
     Args:
-        jobs: what is to be done.
-        store: where results of the same graphs may be.
+        jobs: The jobs.
+        store: Results that may be of the same graphs.
     """
-    recipes = {job.row.dataset: job.recipe for job in jobs}
-    unusable: dict[str, Exception] = {}
-    for name, recipe in recipes.items():
-        if name in GRAPHS and at_hand(name):
+    unusable: dict[Graph, Exception] = {}
+    for graph in dict.fromkeys(job.run.graph for job in jobs):
+        dataset, masks = graph
+        if dataset.fingerprint is not None and is_local(dataset):
             continue
         try:
-            found = recipe.fingerprint(recipe.data())
-            known = set() if name in GRAPHS else _graphs_of(store, name)
+            found = graph_fingerprint(load_graph(dataset, masks), masks)
+            known = _stored_fingerprints(store, dataset) if dataset.fingerprint is None else set()
             if known - {found}:
                 raise ValueError(
-                    f"expected {name} to be the graph that the results in {store.root} are of, with the fingerprint "
-                    f"{', '.join(sorted(known))}, got {found}; keep results of this one in another store (--store)"
+                    f"expected {dataset.name} to be the graph of the results in {store.root}, with the fingerprint "
+                    f"{', '.join(sorted(known))}, got {found}; keep results of this graph in another store (--store)"
                 )
         except (OSError, ValueError, ImportError) as error:
-            unusable[name] = error
+            unusable[graph] = error
     return unusable
 
 
-def _graphs_of(store: Store, dataset: str) -> set[str]:
-    """Fingerprints of the graphs by this name that models in the store were trained on."""
-    trainings = (record for record in store.records() if record.identity["kind"] == "training")
-    found = (record.notes.get("graph") for record in trainings if record.identity["dataset"] == dataset)
+def _stored_fingerprints(store: Store, dataset: DatasetSpec) -> set[str]:
+    """Return the fingerprints of the graphs that models in the store were trained on under this name."""
+    trainings = (record for record in store.records() if record.kind == "training")
+    found = (record.notes.get("graph") for record in trainings if record.run["dataset"] == dataset.identity)
     return {graph for graph in found if graph is not None}
 
 
 def raise_if_failed(failures: Sequence[Report], total: int) -> None:
-    """Say what failed, once everything else is done."""
+    """Raise a :class:`JobFailedError` that names the first reasons."""
     if failures:
         named: dict[str, list[str]] = {}
-        for one in failures:
-            named.setdefault(str(one.failure), []).append(one.job.name)
+        for failed in failures:
+            named.setdefault(str(failed.failure), []).append(failed.job.name)
         shown = (
             f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
             for reason, names in list(named.items())[:3]
         )
         raise JobFailedError(f"{len(failures)} of {total} jobs failed: {'; '.join(shown)}")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and message of an error."""
+    return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Processes on this machine; several small runs share one GPU."""
+"""Engine of worker processes on this machine; several small runs share one GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,27 +17,68 @@ from threading import Thread
 
 import torch
 
-from edgeproof.experiments.engines.base import Report, raise_if_failed, unusable_graphs
-from edgeproof.experiments.plan import Job
+from edgeproof._checks import check_int
+from edgeproof.experiments.engines.base import Report, describe_error, raise_if_failed, unusable_graphs
+from edgeproof.experiments.plan import remaining
+from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store, StoreWarning
-from edgeproof.experiments.work import keep, known_model, work
+from edgeproof.experiments.worker import Setup, keep, run_job, stored_model
 
-# Attempts at a job whose process was killed, by the user or for want of memory.
+# Attempts at a job whose process was killed, by the user or for lack of memory.
 _ATTEMPTS = 3
-# What a process on a GPU takes for itself and a graph of some thousand nodes. A graph of arXiv's size takes ten times as much:
-# say how many.
+# GPU memory of a process with a graph of a few thousand nodes. Graphs of the size of ogbn-arxiv need ten times as much: set the
+# number of processes.
 _GPU_MEMORY = 2 << 30
 
 
-class LocalEngine:
-    """Worker processes.
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What a worker process has to know.
 
     Args:
-        processes: how many; by default one for every two cores, and on a GPU as many as there are cores, as far as its free
-            memory bears them.
-        device: where they compute.
-        threads: of each; by default what the cores bear.
-        log_dir: where TensorBoard will look for how trainings went; by default nowhere.
+        root: Folder of the store.
+        setup: How to compute.
+        log_dir: Folder for TensorBoard logs.
+    """
+
+    root: Path
+    setup: Setup
+    log_dir: Path | None
+
+
+# Runs a job; the file is created when the work begins.
+Work = Callable[[Job, Path, WorkerSettings], None]
+
+
+def run_and_keep(job: Job, started: Path, settings: WorkerSettings) -> None:
+    """Run a job and write its results into the store.
+
+    Args:
+        job: The job.
+        started: Created first, to tell that the job has been started.
+        settings: Store, device and logs.
+    """
+    started.touch()
+    store = Store(settings.root)
+    with warnings.catch_warnings():
+        # The planning process has reported damaged entries.
+        warnings.simplefilter("ignore", StoreWarning)
+        # An earlier attempt may have left some of the results.
+        rest, model = remaining(job, store), stored_model(job.run, store)
+    for product in run_job(rest, model, settings.setup, store):
+        keep(product, store, settings.log_dir)
+
+
+class LocalEngine:
+    """Worker processes on this machine.
+
+    Args:
+        processes: Number of processes; by default one for every two cores, and on a GPU one per core as far as its free memory
+            allows.
+        device: Device of the computations.
+        threads: Number of CPU threads per process; by default the cores are divided among the processes.
+        log_dir: Folder for TensorBoard logs of trainings; None for no logs.
+        work: What a process does with a job.
     """
 
     def __init__(
@@ -45,69 +87,69 @@ class LocalEngine:
         device: str = "cpu",
         threads: int | None = None,
         log_dir: Path | None = None,
+        *,
+        work: Work = run_and_keep,
     ) -> None:
         cores = os.cpu_count() or 1
         if processes is None:
-            processes = min(cores, _bearable(device)) if torch.device(device).type == "cuda" else max(1, cores // 2)
-        if processes < 1:
-            raise ValueError(f"expected at least one process, got {processes}")
-        if threads is not None and threads < 1:
-            raise ValueError(f"expected at least one thread of each process, got {threads}")
-        self.processes, self.device, self.log_dir = processes, device, log_dir
-        self.threads = threads or max(1, cores // processes)
+            cuda = torch.device(device).type == "cuda"
+            processes = min(cores, _processes_that_fit(device)) if cuda else max(1, cores // 2)
+        check_int(1, processes=processes)
+        self.processes, self.device, self.log_dir, self.work = processes, device, log_dir, work
+        self.threads = max(1, cores // processes) if threads is None else threads
+        check_int(1, threads=self.threads)
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
         """See :class:`~edgeproof.experiments.engines.Engine`."""
         attempts, failures = dict.fromkeys(jobs, 0), list[Report]()
 
-        def note(one: Report) -> None:
-            failures.extend([] if one.failure is None else [one])
-            report(one)
+        def note(outcome: Report) -> None:
+            failures.extend([] if outcome.failure is None else [outcome])
+            report(outcome)
 
         unusable = unusable_graphs(jobs, store)
-        waiting = [job for job in jobs if job.row.dataset not in unusable]
-        for job in (job for job in jobs if job.row.dataset in unusable):
-            note(Report(job, _told(unusable[job.row.dataset])))
+        waiting = [job for job in jobs if job.run.graph not in unusable]
+        for job in (job for job in jobs if job.run.graph in unusable):
+            note(Report(job, describe_error(unusable[job.run.graph])))
+        settings = WorkerSettings(store.root, Setup(self.device, self.threads, command), self.log_dir)
         while waiting:
-            # One dead process takes the pool with it. What was under way is begun again, but not forever; the last attempt is
-            # made alone, so that no job answers for another.
+            # A killed process breaks the whole pool. Started jobs are tried again; the last attempt is made alone, so that no
+            # job fails because of another one.
             suspects = [job for job in waiting if attempts[job] == _ATTEMPTS - 1]
             chosen = suspects[:1] or waiting
-            left = self._round(chosen, store, command, note)
+            left = self._run_pool(chosen, settings, note)
             waiting = [job for job in waiting if job in left or job not in chosen]
-            # Where processes die before they begin anything, all of them have been tried.
-            for job in [job for job, begun in left.items() if begun] or list(left):
+            # If processes are killed before they start any job, each job counts as tried.
+            for job in [job for job, started in left.items() if started] or list(left):
                 attempts[job] += 1
                 if attempts[job] == _ATTEMPTS:
                     note(Report(job, f"its process was killed {_ATTEMPTS} times"))
                     waiting.remove(job)
         raise_if_failed(failures, len(jobs))
 
-    def _round(
-        self, jobs: Sequence[Job], store: Store, command: str, note: Callable[[Report], None]
+    def _run_pool(
+        self, jobs: Sequence[Job], settings: WorkerSettings, note: Callable[[Report], None]
     ) -> dict[Job, bool]:
-        """Do these jobs, as far as no process dies; those that are left then, and whether they had been begun."""
+        """Run jobs until all are done or a process is killed; return the jobs that are left and whether they were started."""
         left: dict[Job, bool] = {}
         # Spawned, because CUDA does not survive a fork.
         context = get_context("spawn")
         with (
-            TemporaryDirectory() as begun,
+            TemporaryDirectory() as folder,
             ProcessPoolExecutor(self.processes, mp_context=context, initializer=end_with_parent) as pool,
         ):
-            how = (store.root, self.device, self.threads, command, self.log_dir)
-            marks = {job: Path(begun) / str(number) for number, job in enumerate(jobs)}
-            futures = {pool.submit(_work_into, job, marks[job], *how): job for job in jobs}
+            started = {job: Path(folder) / str(number) for number, job in enumerate(jobs)}
+            futures = {pool.submit(self.work, job, started[job], settings): job for job in jobs}
             try:
                 for future in as_completed(futures):
                     job = futures[future]
-                    outcome = _outcome(future)
-                    if isinstance(outcome, BrokenProcessPool):
-                        left[job] = marks[job].exists()
+                    error = _error_of(future)
+                    if isinstance(error, BrokenProcessPool):
+                        left[job] = started[job].exists()
                     else:
-                        note(Report(job, None if outcome is None else _told(outcome)))
+                        note(Report(job, None if error is None else describe_error(error)))
             except BaseException:
-                # Workers in the middle of something are not waited for: what they had found is in the store. A pool that is
-                # shut down no longer knows them.
+                # Do not wait for busy workers: their results are in the store. List them first: shutdown forgets them.
                 workers = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in workers:
@@ -117,8 +159,8 @@ class LocalEngine:
 
 
 def end_with_parent() -> None:
-    """Whoever started this process says when it ends; killed without a chance to say so, it ends by itself."""
-    # A key that interrupts goes to all processes of a terminal: taken for the failure of a job, it would begin the next one.
+    """Set up a worker process: it ignores interrupts, which are for its parent, and ends when its parent is killed."""
+    # A terminal sends an interrupt to all processes: taken for the failure of a job, it would start the next one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
@@ -130,33 +172,16 @@ def end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _work_into(job: Job, mark: Path, root: Path, device: str, threads: int, command: str, log_dir: Path | None) -> None:
-    """Do a job; the mark says that it has been begun."""
-    mark.touch()
-    store = Store(root)
-    with warnings.catch_warnings():
-        # Who planned the jobs has told what is damaged.
-        warnings.simplefilter("ignore", StoreWarning)
-        # What an earlier attempt found need not be found again.
-        left = Job(job.recipe, tuple(measure for measure in job.measures if store.get(measure.identity) is None))
-    for product in work(left, known_model(job, store), device, threads, command, store):
-        keep(product, store, log_dir)
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _bearable(device: str) -> int:
-    """How many processes the free memory of a GPU bears."""
+def _processes_that_fit(device: str) -> int:
+    """Number of processes that the free memory of a GPU allows."""
     if not torch.cuda.is_available():
-        # Only asked how long it would take on one.
+        # Only an estimate for a GPU is wanted.
         return sys.maxsize
     free, _ = torch.cuda.mem_get_info(device)
     return max(1, free // _GPU_MEMORY)
 
 
-def _outcome(future: Future[None]) -> BaseException | None:
+def _error_of(future: Future[None]) -> BaseException | None:
     try:
         return future.exception()
     except BrokenProcessPool as broken:

@@ -1,23 +1,36 @@
-"""An existing Ray cluster: models and results travel through Ray, so its nodes share nothing but the network.
+"""Engine of an existing Ray cluster: graphs, models and results travel through Ray, so nodes need no common disk.
 
-The driver hands out every training as a task of its own, keeps the model that comes back, and hands it on to the tasks that
-measure it. A certificate's random graphs are spread over several tasks, and one more decides what follows from their votes. A
-task whose worker or node dies is given to another one, by Ray; a model or a measurement that has come back is in the driver's
-store, and never asked for again. ClassCounts are in no store before all of a certificate's have come back.
+Every training is a task. The driver keeps the model that it returns and passes it on to the tasks that measure it. The samples
+of a certificate are divided among several tasks, and one more task combines their counts. Ray repeats a task whose worker or
+node dies; a result that has arrived is in the driver's store and is never computed again.
 """
 
 from __future__ import annotations
 
 import socket
-import warnings
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeproof.experiments.engines.base import EngineWarning, Report, raise_if_failed, unusable_graphs
-from edgeproof.experiments.plan import Job
+from edgeproof._warnings import warn
+from edgeproof.experiments.engines.base import EngineWarning, Graph, Report, raise_if_failed, unusable_graphs
+from edgeproof.experiments.execute import Factory, load_factory
+from edgeproof.experiments.graphs import load_graph
+from edgeproof.experiments.measurements import CertifiedAccuracy
+from edgeproof.experiments.plan import remaining
+from edgeproof.experiments.spec import Job, Run, Task
 from edgeproof.experiments.store import Store
-from edgeproof.experiments.work import Product, certified, counted, keep, known_model, measured, trained
+from edgeproof.experiments.worker import (
+    Product,
+    Setup,
+    combine_counts,
+    count_samples,
+    keep,
+    measure_model,
+    stored_model,
+    train_model,
+)
 
 # Attempts at a task whose worker or node died, beyond the first.
 _RETRIES = 3
@@ -27,15 +40,23 @@ class RayEngine:
     """Tasks on a Ray cluster.
 
     Args:
-        address: of the cluster, as ``ray start`` prints it; none for the one that this machine belongs to, or a new one on this
-            machine.
-        cpus: cores that a task takes.
-        gpus: share of a GPU that a task takes; above 0, tasks compute there.
-        log_dir: where TensorBoard will look for how trainings went, on the driver's machine; by default nowhere.
+        address: Address of the cluster, as ``ray start`` prints it; None for the cluster of this machine, or a new one on it.
+        cpus: Number of cores per task.
+        gpus: GPUs per task, which may be a fraction; above 0, tasks compute on the GPU.
+        log_dir: Folder for TensorBoard logs of trainings on the driver's machine; None for no logs.
+        min_samples: Smallest number of samples in a task of a certificate.
+        train: What a training task does.
     """
 
     def __init__(
-        self, address: str | None = None, cpus: float = 1, gpus: float = 0, log_dir: Path | None = None
+        self,
+        address: str | None = None,
+        cpus: float = 1,
+        gpus: float = 0,
+        log_dir: Path | None = None,
+        *,
+        min_samples: int = 1_000,
+        train: Callable[..., Product] = train_model,
     ) -> None:
         try:
             import ray
@@ -45,46 +66,48 @@ class RayEngine:
             raise ValueError(f"expected cpus > 0 and gpus >= 0, got {cpus} and {gpus}")
         self.ray: Any = ray
         self.address, self.cpus, self.gpus, self.log_dir = address, cpus, gpus, log_dir
+        self.min_samples, self.train = min_samples, train
         self.device, self.threads = "cuda" if gpus else "cpu", max(1, int(cpus))
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
         """See :class:`~edgeproof.experiments.engines.Engine`."""
         ray = self.ray
-        ours = not ray.is_initialized()
-        if ours:
-            _check_answers(self.address)
+        initialize = not ray.is_initialized()
+        if initialize:
+            _check_reachable(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
-        run = _Run(self, jobs, store, command, report)
+        scheduler = _Scheduler(self, jobs, store, command, report)
         try:
-            self._look_for_nodes()
-            run.all()
+            self._check_resources()
+            scheduler.run_all()
         except BaseException:
-            for reference in (*run.waiting, *run.shares):
+            for reference in (*scheduler.waiting, *scheduler.parts):
                 ray.cancel(reference, force=True)
             raise
         finally:
-            if ours:
+            if initialize:
                 ray.shutdown()
-        raise_if_failed(run.failures, len(jobs))
+        raise_if_failed(scheduler.failures, len(jobs))
 
-    def _look_for_nodes(self) -> None:
-        """Say so where tasks would wait for ever, unless another node joins."""
+    def _check_resources(self) -> None:
+        """Warn if no node of the cluster can run a task."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         if not any(node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus for node in nodes):
-            there = "; ".join(f"{node.get('CPU', 0):g} cores, {node.get('GPU', 0):g} GPUs" for node in nodes)
-            warnings.warn(
-                f"no node of the cluster has {self.cpus:g} cores and {self.gpus:g} GPUs for a task ({there or 'no nodes'}): "
-                "everything waits until one joins",
+            listed = "; ".join(f"{node.get('CPU', 0):g} cores, {node.get('GPU', 0):g} GPUs" for node in nodes)
+            warn(
+                "EP206",
+                f"no node of the cluster has {self.cpus:g} cores and {self.gpus:g} GPUs for a task ({listed or 'no nodes'}): "
+                "all tasks wait until one joins",
                 EngineWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
 
 
-def _check_answers(address: str | None) -> None:
-    """Raise now if nobody listens there: Ray itself would try for minutes."""
+def _check_reachable(address: str | None) -> None:
+    """Raise if no server accepts connections at the address: Ray itself would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        # A name that Ray knows, such as "auto", or none.
+        # A name that Ray resolves, such as "auto", or None.
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -94,8 +117,8 @@ def _check_answers(address: str | None) -> None:
         ) from error
 
 
-class _Run:
-    """What is under way."""
+class _Scheduler:
+    """Submits the tasks of all jobs and collects their results."""
 
     def __init__(
         self, engine: RayEngine, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]
@@ -103,40 +126,24 @@ class _Run:
         self.engine, self.ray, self.jobs, self.store, self.report = engine, engine.ray, jobs, store, report
         options = {"num_cpus": engine.cpus, "num_gpus": engine.gpus, "max_retries": _RETRIES}
         self.train, self.measure, self.count = (
-            self.ray.remote(**options)(function) for function in (trained, measured, counted)
+            self.ray.remote(**options)(function) for function in (engine.train, measure_model, count_samples)
         )
-        # Needs no GPU.
-        self.certify = self.ray.remote(**{**options, "num_gpus": 0})(certified)
-        self.place, self.command = (engine.device, engine.threads), command
-        # What each task is about: a job, and whether it is its training.
+        # Combining needs no GPU.
+        self.combine = self.ray.remote(**{**options, "num_gpus": 0})(combine_counts)
+        self.setup = Setup(engine.device, engine.threads, command)
+        # The job of each task, and whether the task is its training.
         self.waiting: dict[Any, tuple[Job, bool]] = {}
-        # Tasks that others wait for.
-        self.shares: list[Any] = []
-        self.left = {job: len(job.measures) for job in jobs}
+        # Tasks that combining tasks wait for.
+        self.parts: list[Any] = []
+        self.left = {job: len(job.measurements) for job in jobs}
         self.failures: list[Report] = []
-        # Sent to the cluster once.
-        self.graphs: dict[str, Any] = {}
+        # Sent to the cluster once each.
+        self.graphs: dict[Graph, Any] = {}
+        self.factories: dict[str, Any] = {}
 
-    def all(self) -> None:
-        """Start everything, and take what comes back until nothing is left."""
-        unusable = unusable_graphs(self.jobs, self.store)
-        for job in self.jobs:
-            # What needs other graphs goes on.
-            name = job.row.dataset
-            if name not in unusable and name not in self.graphs:
-                try:
-                    self.graphs[name] = self.ray.put(job.recipe.data())
-                except (OSError, ValueError, ImportError) as error:
-                    unusable[name] = error
-            if name in unusable:
-                self._fail(job, unusable[name])
-                continue
-            graph = self.graphs[name]
-            model = known_model(job, self.store)
-            if model is None:
-                self.waiting[self.train.remote(job.recipe, graph, *self.place, self.command)] = (job, True)
-            else:
-                self._measure(job, model)
+    def run_all(self) -> None:
+        """Submit all jobs, and collect results until none is left."""
+        self._submit_all()
         while self.waiting:
             (reference,), _ = self.ray.wait(list(self.waiting), num_returns=1)
             job, is_training = self.waiting.pop(reference)
@@ -148,33 +155,71 @@ class _Run:
             keep(product, self.store, self.engine.log_dir)
             if is_training:
                 assert product.model is not None
-                self._measure(job, product.model)
+                self._submit_measurements(job, product.model)
             elif job in self.left:
                 self.left[job] -= 1
                 if not self.left[job]:
                     self.report(Report(job))
 
-    def _measure(self, job: Job, model: bytes) -> None:
-        # Put by the driver: a node that dies takes no model with it.
-        reference = self.ray.put(model)
-        missing = [measure for measure in job.measures if self.store.get(measure.identity) is None]
-        self.left[job] = len(missing)
-        if not missing:
-            self.report(Report(job))
-        for measure in missing:
-            about = (measure, self.graphs[job.row.dataset], reference)
-            if measure.shares == 1:
-                task = self.measure.remote(*about, *self.place, self.command)
+    def _submit_all(self) -> None:
+        unusable = unusable_graphs(self.jobs, self.store)
+        for job in self.jobs:
+            try:
+                if job.run.graph in unusable:
+                    raise unusable[job.run.graph]
+                graph, factory = self._sent_graph(job.run.graph), self._sent_factory(job.run)
+            except (OSError, ValueError, ImportError) as error:
+                # Jobs on other graphs continue.
+                self._fail(job, error)
+                continue
+            model = stored_model(job.run, self.store)
+            if model is None:
+                task = self.train.remote(job.run, graph, self.setup, None, factory)
+                self.waiting[task] = (job, True)
             else:
-                shares = [self.count.remote(*about, *self.place, one, measure.shares) for one in range(measure.shares)]
-                task = self.certify.remote(*about, self.command, *shares)
-                self.shares += shares
-            self.waiting[task] = (job, False)
+                self._submit_measurements(job, model)
+
+    def _sent_graph(self, graph: Graph) -> Any:
+        if graph not in self.graphs:
+            self.graphs[graph] = self.ray.put(load_graph(*graph))
+        return self.graphs[graph]
+
+    def _sent_factory(self, run: Run) -> Any:
+        """Send the function of a user's model by value: the nodes need not have its module."""
+        name = run.model.name
+        if not run.model.is_factory:
+            return None
+        if name not in self.factories:
+            factory: Factory = load_factory(name)
+            self.ray.cloudpickle.register_pickle_by_value(sys.modules[factory.__module__])
+            self.factories[name] = self.ray.put(factory)
+        return self.factories[name]
+
+    def _submit_measurements(self, job: Job, model: bytes) -> None:
+        # Stored by the driver, so that a node that dies loses no model.
+        reference = self.ray.put(model)
+        tasks = remaining(job, self.store).tasks
+        self.left[job] = len(tasks)
+        if not tasks:
+            self.report(Report(job))
+        graph, factory = self._sent_graph(job.run.graph), self._sent_factory(job.run)
+        for task in tasks:
+            self.waiting[self._submit(task, graph, reference, factory)] = (job, False)
+
+    def _submit(self, task: Task, graph: Any, model: Any, factory: Any) -> Any:
+        number = 1
+        if isinstance(task.measurement, CertifiedAccuracy):
+            number = task.measurement.num_parts(self.engine.min_samples)
+        if number == 1:
+            return self.measure.remote(task, graph, model, self.setup, None, factory)
+        parts = [self.count.remote(task, graph, model, self.setup, part, number, factory) for part in range(number)]
+        self.parts += parts
+        return self.combine.remote(task, graph, model, self.setup, *parts)
 
     def _fail(self, job: Job, error: Exception) -> None:
-        """Say so once; what else there is of the job is still taken."""
+        """Report a failure once; other results of the job are still collected."""
         if self.left.pop(job, None) is not None:
-            # Ray's errors hold the worker's whole traceback; its last line is what went wrong.
+            # Errors of Ray hold the traceback of the worker; its last line is the reason.
             reason = str(error).strip().splitlines()[-1]
             self.failures.append(Report(job, reason))
             self.report(self.failures[-1])

@@ -1,0 +1,148 @@
+"""Execution of a run: its split, its model, its training, and models as bytes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from edgeproof import models, splits
+from edgeproof._names import look_up
+from edgeproof.experiments.spec import ModelSpec, Run, SplitSpec, resolve
+from edgeproof.graph import num_classes
+from edgeproof.models import io as model_io
+from edgeproof.serialization import read_tensors, write_tensors
+from edgeproof.splits import Split
+from edgeproof.training import History, pseudo_labels, train
+
+Factory = Callable[..., nn.Module]
+
+
+def make_split(run: Run, data: Data) -> Split:
+    """Divide the nodes of a graph by the rule and the seed of a run."""
+    spec: SplitSpec = run.split
+    if spec.kind == "provided":
+        mask = data.get("train_mask")
+        index = 0 if mask is None or mask.dim() == 1 else run.seed % int(mask.size(1))
+        return splits.provided(data, index, test_on_val=spec.test_on_val)
+    train, val = spec.train_per_class, spec.val_per_class
+    if spec.kind == "transductive":
+        return splits.transductive(data, run.seed, train_per_class=train, val_per_class=val)
+    if spec.protocol == "as_released":
+        name, protocol = run.model.name, spec.protocol
+        return splits.by_protocol(data, run.seed, model=name, protocol=protocol, per_class=train)
+    split = splits.inductive(data, run.seed, train_per_class=train, val_per_class=val, test_share=spec.test_fraction)
+    split.check_unseen()
+    return split
+
+
+def load_factory(name: str) -> Factory:
+    """Import the function that ``module:factory`` names, from the current folder or an installed module."""
+    module_name, _, factory_name = name.partition(":")
+    # As `python -m` does: the current folder comes first.
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ImportError(f"cannot import {module_name!r} of {name!r}: {error}") from error
+    finally:
+        sys.path.remove("")
+    functions = {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("_")}
+    factory: Factory = look_up(f"function of {module_name}", factory_name, functions)
+    return factory
+
+
+def build_model(
+    spec: ModelSpec, in_channels: int, out_channels: int, seed: int | None = None, factory: Factory | None = None
+) -> nn.Module:
+    """Return a new model whose initial parameters depend on ``seed`` alone.
+
+    Args:
+        spec: The architecture.
+        in_channels: Number of features per node.
+        out_channels: Number of classes.
+        seed: Seed of the initial parameters; without it they come from torch's global generator.
+        factory: The factory that ``spec`` names; imported by default.
+    """
+    settings = dict(spec.settings)
+    if not spec.is_factory:
+        return models.build(spec.name, in_channels, out_channels, settings, seed=seed)
+    make = load_factory(spec.name) if factory is None else factory
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        try:
+            model = make(in_channels, out_channels, **settings)
+        except Exception as error:
+            raise ValueError(f"{spec.label} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected {spec.name} to return a torch.nn.Module, got {type(model).__name__}")
+    return model
+
+
+def train_run(
+    run: Run, split: Split, device: str, checkpoint: Path | None = None, factory: Factory | None = None
+) -> tuple[nn.Module, History]:
+    """Train the model of a run.
+
+    Args:
+        run: What to train.
+        split: The split of the run.
+        device: Device to train on.
+        checkpoint: A file for the state of an unfinished training, to resume from.
+        factory: The factory of the model; imported by default.
+
+    Returns:
+        The trained model, and the history of its training.
+    """
+    split = split.to(device)
+    sizes = split.train.data.num_features, num_classes(split.test.data)
+    model = build_model(run.model, *sizes, run.seed, factory).to(device)
+    training = resolve(run.training).with_seed(run.seed)
+    preset = training.preset
+    labels: Any = False
+    if preset.self_training:
+        labeller = model
+        if preset.labeller is not None:
+            settings = dict(preset.labeller_settings)
+            labeller = models.build(preset.labeller, *sizes, settings, seed=run.seed).to(device)
+        labels = pseudo_labels(labeller, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
+    history = train(model, split, self_training=labels, preset=preset, checkpoint=checkpoint, progress=False)
+    return model, history
+
+
+def model_to_bytes(model: nn.Module, spec: ModelSpec, in_channels: int, out_channels: int) -> bytes:
+    """Return the content of a safetensors file with the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        if not spec.is_factory:
+            model_io.save(model, path)
+        else:
+            tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+            header = {"factory": spec.name, "settings": dict(spec.settings), "sizes": [in_channels, out_channels]}
+            write_tensors(path, tensors, header)
+        return path.read_bytes()
+
+
+def model_from_bytes(content: bytes, spec: ModelSpec, factory: Factory | None = None) -> nn.Module:
+    """Return the model that :func:`model_to_bytes` wrote, in evaluation mode; raises ``ValueError`` for damaged content."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(content)
+        if not spec.is_factory:
+            return model_io.load(path)
+        header, tensors = read_tensors(path)
+    try:
+        in_channels, out_channels = header["sizes"]
+        model = build_model(spec, in_channels, out_channels, 0, factory)
+        model.load_state_dict(tensors)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"the stored parameters do not fit {spec.label}: {error}") from error
+    return model.eval()

@@ -1,0 +1,620 @@
+"""Declarations of experiments: frozen, hashable values that say what to train and what to measure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from torch import nn
+
+from edgeproof import attacks, models
+from edgeproof._checks import check_bool, check_fraction, check_int, check_positive, check_seed
+from edgeproof._names import look_up, unknown_name
+from edgeproof.attacks import Attack
+from edgeproof.experiments.identity import VERSION, key_of, non_default, plain, without_empty
+from edgeproof.splits import PROTOCOLS, Split
+from edgeproof.training import Preset, Threat, TrainConfig
+from edgeproof.training.adversarial import make_threat
+from edgeproof.training.config import check_threat_settings, configure
+
+Settings = tuple[tuple[str, Any], ...]
+SPLIT_KINDS = ("inductive", "transductive", "provided")
+_CHANNELS = ("in_channels", "out_channels")
+
+
+def as_settings(values: Mapping[str, Any]) -> Settings:
+    """Return settings in a hashable form: pairs in the order of their names, lists as tuples.
+
+    >>> as_settings({"steps": 20, "block_size": 1000})
+    (('block_size', 1000), ('steps', 20))
+    """
+    return tuple((name, _hashable(values[name])) for name in sorted(values))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True)
+class AttackSpec:
+    """An attack by name.
+
+    Args:
+        name: One of :func:`edgeproof.attacks.available`.
+        settings: Settings that differ from the defaults of the attack.
+    """
+
+    name: str
+    settings: Settings = ()
+
+    @classmethod
+    def of(cls, attack: Attack) -> AttackSpec:
+        """Return the specification of an attack.
+
+        >>> AttackSpec.of(attacks.LRBCD(steps=20))
+        AttackSpec(name='LRBCD', settings=(('steps', 20),))
+        """
+        standard = type(attack)()
+        changed = {
+            entry.name: getattr(attack, entry.name)
+            for entry in fields(attack)
+            if getattr(attack, entry.name) != getattr(standard, entry.name)
+        }
+        return cls(type(attack).__name__, as_settings(changed))
+
+    @classmethod
+    def for_training(cls, name: str, settings: Mapping[str, Any] | None = None) -> AttackSpec:
+        """Return an attack with its settings for adversarial training, some of them changed."""
+        usual = attacks.build(name).for_training()
+        return cls.of(attacks.build(name, {**asdict(usual), **(settings or {})}))
+
+    def build(self) -> Attack:
+        """Return the attack."""
+        return attacks.build(self.name, dict(self.settings))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The name, and the settings that identities spell out."""
+        return dict(_attack_identity(self))
+
+
+@cache
+def _attack_identity(spec: AttackSpec) -> dict[str, Any]:
+    return attack_identity(spec.build())
+
+
+def attack_identity(attack: Attack) -> dict[str, Any]:
+    """Return the part of an identity that describes an attack."""
+    name, defaults = type(attack).__name__, asdict(type(attack)())
+    return without_empty({"name": name, "settings": non_default(name, asdict(attack), defaults)})
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A graph.
+
+    Args:
+        name: A name that :func:`edgeproof.experiments.graphs.available` lists, or the path of an ``.npz`` file that
+            :func:`edgeproof.datasets.write_npz` wrote.
+        largest_component: Whether to keep only the largest connected component.
+        fingerprint: Hash of the expected graph; None if it is not known.
+    """
+
+    name: str
+    largest_component: bool = True
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bool(largest_component=self.largest_component)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the name is a path."""
+        return self.name.endswith(".npz")
+
+    @property
+    def label(self) -> str:
+        """The name; of a file without its folder and ending."""
+        return Path(self.name).stem if self.is_file else self.name
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The label and the fingerprint; the folder of a file does not matter."""
+        changed = non_default("dataset", {"largest_component": self.largest_component}, {})
+        entries = {"name": self.label, "graph": self.fingerprint}
+        return {**{name: value for name, value in entries.items() if value is not None}, **changed}
+
+
+@dataclass(frozen=True)
+class SplitSpec:
+    """A rule that divides nodes into training, validation and test nodes; the seed of the run draws them.
+
+    Args:
+        kind: ``"inductive"`` or ``"transductive"``, see :mod:`edgeproof.splits`; or ``"provided"``, inductive by the masks of
+            the dataset. Of several provided splits, the seed selects one.
+        train_per_class: Number of labelled training nodes per class.
+        val_per_class: Number of validation nodes per class.
+        test_fraction: Fraction of each class that is tested (inductive).
+        protocol: ``"strict"`` or ``"as_released"``, see :func:`edgeproof.splits.by_protocol` (inductive).
+        test_on_val: Whether to test on the validation nodes (provided).
+    """
+
+    kind: str = "inductive"
+    train_per_class: int = 20
+    val_per_class: int = 20
+    test_fraction: float = 0.1
+    protocol: str = "strict"
+    test_on_val: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in SPLIT_KINDS:
+            raise unknown_name("split", self.kind, SPLIT_KINDS)
+        if self.protocol not in PROTOCOLS:
+            raise unknown_name("protocol", self.protocol, PROTOCOLS)
+        check_int(1, train_per_class=self.train_per_class, val_per_class=self.val_per_class)
+        check_positive(test_fraction=self.test_fraction)
+        check_fraction(test_fraction=self.test_fraction)
+        check_bool(test_on_val=self.test_on_val)
+        sizes = (self.train_per_class - self.val_per_class, self.test_fraction)
+        if self.protocol == "as_released" and (self.kind != "inductive" or sizes != (0, 0.1)):
+            raise ValueError(
+                "expected protocol as_released with inductive splits of as many validation as training nodes per class and "
+                f"test_fraction=0.1, got {self}"
+            )
+
+    @property
+    def title(self) -> str:
+        """The kind with the entries that differ from the defaults, for tables."""
+        return self.kind + in_brackets({name: value for name, value in self.identity.items() if name != "kind"})
+
+    @property
+    def uses_masks(self) -> bool:
+        """Whether the masks of the dataset determine the split."""
+        return self.kind == "provided"
+
+    @property
+    def label(self) -> str:
+        """The protocol of inductive splits, else ``"transductive"``."""
+        return self.kind if self.kind == "transductive" else self.protocol
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The entries that identities spell out; those without effect are left out."""
+        used = {
+            "inductive": ("train_per_class", "val_per_class", "test_fraction", "protocol"),
+            "transductive": ("train_per_class", "val_per_class"),
+            "provided": ("test_on_val",),
+        }
+        values = {name: getattr(self, name) for name in ("kind", *used[self.kind])}
+        return non_default("split", values, {})
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """An architecture.
+
+    Args:
+        name: One of :func:`edgeproof.models.available`; or ``module:factory``, a function in a module of the current folder or
+            an installed one, called as ``factory(in_channels, out_channels, **settings)``, that returns a new
+            ``torch.nn.Module``.
+        settings: Further arguments of the constructor.
+    """
+
+    name: str
+    settings: Settings = ()
+
+    def __post_init__(self) -> None:
+        # Raises for an unknown name or setting.
+        self.identity  # noqa: B018
+
+    @property
+    def is_factory(self) -> bool:
+        """Whether the name is ``module:factory``."""
+        return ":" in self.name
+
+    @property
+    def label(self) -> str:
+        """The name with the settings that differ from the defaults."""
+        return self.name + in_brackets(self.identity.get("settings", {}))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The name, and the settings that identities spell out."""
+        if self.is_factory:
+            return without_empty({"name": self.name, "settings": plain(dict(self.settings))})
+        return dict(_model_identity(self))
+
+
+@cache
+def _model_identity(spec: ModelSpec) -> dict[str, Any]:
+    with_settings, standard = (models.build(spec.name, 1, 2, dict(chosen)) for chosen in (spec.settings, ()))
+    return model_identity(with_settings, standard)
+
+
+def model_identity(model: models.GraphModel, standard: models.GraphModel) -> dict[str, Any]:
+    """Return the part of an identity that describes a model of the library.
+
+    Args:
+        model: The model.
+        standard: A model of the same class with default settings.
+    """
+    values, defaults = (
+        {name: value for name, value in network.settings.items() if name not in _CHANNELS}
+        for network in (model, standard)
+    )
+    name = type(model).__name__
+    return without_empty({"name": name, "settings": non_default(name, values, defaults)})
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """A way to train.
+
+    Args:
+        name: A title for tables; by default one that describes the settings. It is not part of identities.
+        preset: One of :data:`edgeproof.training.PRESETS`.
+        config: Settings of :class:`~edgeproof.training.TrainConfig` that differ from the preset, without the seed.
+        attack: The attack to train against; None for that of the preset, if it has one.
+        epsilon: Budget of the attack as a fraction of the edges.
+        local: Budget of each node as a factor of its degree; None for no local budgets.
+        count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
+        self_training: Whether to label unlabelled nodes first; None to follow the preset.
+        label_config: Settings of the label models that differ from ``config``.
+    """
+
+    name: str = ""
+    preset: str = "paper"
+    config: Settings = ()
+    attack: AttackSpec | None = None
+    epsilon: float | None = None
+    local: float | None = None
+    count: str | None = None
+    self_training: bool | None = None
+    label_config: Settings = ()
+
+    def __post_init__(self) -> None:
+        if any(name == "seed" for name, _ in (*self.config, *self.label_config)):
+            raise ValueError("expected no seed in the settings of a training: it is that of the run")
+        # Raises for settings that do not fit together.
+        self.identity  # noqa: B018
+
+    @property
+    def label(self) -> str:
+        """The title for tables."""
+        config = self.identity.get("config", {})
+        return self.name or describe_training(self.identity) + (f", {in_brackets(config)[1:-1]}" if config else "")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that identities spell out, of the preset and of the specification together."""
+        return dict(_training_identity(self))
+
+
+@dataclass(frozen=True)
+class ResolvedTraining:
+    """What a :class:`TrainingSpec` means together with its preset.
+
+    Args:
+        preset: Settings of the training loop and of its threat model.
+        label_config: Settings of label models.
+    """
+
+    preset: Preset
+    label_config: TrainConfig
+
+    def with_seed(self, seed: int) -> ResolvedTraining:
+        """Return the same training with another seed."""
+        preset = replace(self.preset, config=replace(self.preset.config, seed=seed))
+        return ResolvedTraining(preset, replace(self.label_config, seed=seed))
+
+
+def resolve(training: TrainingSpec) -> ResolvedTraining:
+    """Combine a specification with its preset; raises ``ValueError`` for settings that do not fit together."""
+    preset = configure(training.preset, dict(training.config))  # type: ignore[arg-type]
+    attack = None if training.attack is None else training.attack.build()
+    threat = make_threat(attack, training.epsilon, training.local, training.count, preset.threat)
+    check_threat_settings(preset.config, threat)
+    self_training = preset.self_training if training.self_training is None else training.self_training
+    check_bool(self_training=self_training)
+    label_preset = configure(replace(preset, threat=None), dict(training.label_config))  # type: ignore[arg-type]
+    return ResolvedTraining(replace(preset, threat=threat, self_training=self_training), label_preset.config)
+
+
+@cache
+def _training_identity(spec: TrainingSpec) -> dict[str, Any]:
+    return training_identity(resolve(spec))
+
+
+def training_identity(training: ResolvedTraining) -> dict[str, Any]:
+    """Return the part of an identity that describes a training."""
+    config, labels = (
+        {name: value for name, value in asdict(settings).items() if name != "seed"}
+        for settings in (training.preset.config, training.label_config)
+    )
+    defaults = asdict(type(training.preset.config)())
+    entries = {"config": non_default("TrainConfig", config, defaults), **_threat_identity(training.preset.threat)}
+    if training.preset.self_training:
+        entries["self_training"] = True
+        entries["label_config"] = {name: value for name, value in labels.items() if value != config[name]}
+        if training.preset.labeller is not None:
+            entries["label_model"] = ModelSpec(
+                training.preset.labeller, as_settings(training.preset.labeller_settings)
+            ).identity
+    return without_empty(entries)
+
+
+def _threat_identity(threat: Threat | None) -> dict[str, Any]:
+    if threat is None:
+        return {}
+    budgets = non_default("threat", {"local": threat.local, "count": threat.count}, {})
+    return {"attack": attack_identity(threat.attack), "epsilon": float(threat.epsilon), **budgets}
+
+
+def describe_training(identity: Mapping[str, Any]) -> str:
+    """Describe a training in a few words.
+
+    Args:
+        identity: The ``"training"`` entry of an identity.
+
+    >>> describe_training(TrainingSpec(attack=AttackSpec("LRBCD"), epsilon=0.2, self_training=True).identity)
+    'LRBCD 0.2'
+    """
+    labelled = bool(identity.get("self_training"))
+    if "attack" not in identity:
+        return "self-trained" if labelled else "regular"
+    return f"{identity['attack']['name']} {identity['epsilon']:g}" + ("" if labelled else ", no self-training")
+
+
+def in_brackets(settings: Mapping[str, Any]) -> str:
+    """Return settings as in a call, or nothing if there are none.
+
+    >>> in_brackets({"lr": 3.0, "steps": 20}), in_brackets({})
+    ('(lr=3.0, steps=20)', '')
+    """
+    return f"({', '.join(f'{name}={value}' for name, value in settings.items())})" if settings else ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model to train.
+
+    Args:
+        dataset: The graph.
+        split: The rule that divides its nodes.
+        model: The architecture.
+        training: How to train it.
+        seed: Seed of the split, the initial parameters, training and attacks.
+    """
+
+    dataset: DatasetSpec
+    split: SplitSpec
+    model: ModelSpec
+    training: TrainingSpec
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
+    @cached_property
+    def entries(self) -> dict[str, Any]:
+        """The ``"run"`` entry of identities."""
+        parts = {"split": self.split.identity, "training": self.training.identity}
+        named = {"dataset": self.dataset.identity, "model": self.model.identity, "seed": self.seed}
+        return {**named, **without_empty(parts)}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the trained model."""
+        return {"version": VERSION, "kind": "training", "run": self.entries}
+
+    @property
+    def name(self) -> str:
+        """Dataset, model, training, split and seed in words."""
+        return describe_run(self.entries)
+
+    @property
+    def graph(self) -> tuple[DatasetSpec, bool]:
+        """The dataset, and whether its masks are used: what determines the graph that has to be loaded."""
+        return self.dataset, self.split.uses_masks
+
+
+def describe_run(entries: Mapping[str, Any]) -> str:
+    """Describe the ``"run"`` entry of an identity in words; a number of epochs is named if it is not the default."""
+    training, split = entries.get("training", {}), entries.get("split", {})
+    kind = split.get("kind", "inductive")
+    rule = kind if kind == "transductive" else split.get("protocol", "strict")
+    epochs = training.get("config", {}).get("max_epochs")
+    text = f"{entries['dataset']['name']} {entries['model']['name']}, {describe_training(training)}, {rule}"
+    return f"{text}, seed {entries['seed']}" + (f", {epochs} epochs" if epochs is not None else "")
+
+
+class Measurement(ABC):
+    """One kind of measurement of a trained model, as a frozen dataclass of its settings.
+
+    Register a subclass with :func:`register`.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """Entries of the identity besides the run."""
+        defaults = {entry.name: entry.default for entry in fields(self)}  # type: ignore[arg-type]
+        return non_default(self.kind, {name: getattr(self, name) for name in defaults}, defaults)
+
+    @property
+    def label(self) -> str:
+        """The kind and its settings in words."""
+        return describe_measurement({"kind": self.kind, **self.entries})
+
+    @abstractmethod
+    def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
+        """Return the measured values, ready for JSON.
+
+        Args:
+            model: The trained model, on the device of the split.
+            split: The split; its test nodes are measured.
+            seed: Seed of everything random.
+            checkpoint: A file for the state of an unfinished measurement.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def check(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Raise unless the values are those of a result with this identity.
+
+        Errors may also be ``KeyError``, ``TypeError`` or ``AttributeError``.
+        """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Titles of the columns of a table: what :meth:`accuracies` returns values for."""
+        return ()
+
+    @staticmethod
+    def accuracies(values: Mapping[str, Any]) -> dict[str, float]:
+        """Return fractions of nodes by column."""
+        return {}
+
+
+M = TypeVar("M", bound=type[Measurement])
+KINDS: dict[str, type[Measurement]] = {}
+
+
+def register(kind: str) -> Callable[[M], M]:
+    """Return a decorator that makes a class of measurements known under a name."""
+
+    def decorate(cls: M) -> M:
+        cls.kind = kind
+        KINDS[kind] = cls
+        return cls
+
+    return decorate
+
+
+def describe_measurement(identity: Mapping[str, Any]) -> str:
+    """Describe a measurement in a few words, from its identity.
+
+    >>> describe_measurement({"kind": "attack", "attack": {"name": "LRBCD", "settings": {"lr": 3.0}}, "local": 0.5})
+    'LRBCD(lr=3.0), local 0.5'
+    """
+    attack = identity.get("attack")
+    text = str(identity["kind"])
+    if attack is not None:
+        name = f"{attack['name']}{in_brackets(attack.get('settings', {}))}"
+        text = name if text == "attack" else f"{text}, {name}"
+    return text + (f", local {identity['local']:g}" if identity.get("local") is not None else "")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement of one run.
+
+    Args:
+        run: The run.
+        measurement: The measurement.
+    """
+
+    run: Run
+    measurement: Measurement
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the result."""
+        return task_identity(self.run, self.measurement)
+
+
+def task_identity(run: Run, measurement: Measurement) -> dict[str, Any]:
+    """Return everything that determines the result of a measurement of a run."""
+    return {"version": VERSION, "kind": measurement.kind, "run": run.entries, **measurement.entries}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train, unless the store has it, and what to measure of it.
+
+    Args:
+        run: How to train the model.
+        measurements: Measurements to make.
+    """
+
+    run: Run
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def name(self) -> str:
+        """The run in words."""
+        return self.run.name
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The measurements together with the run."""
+        return [Task(self.run, measurement) for measurement in self.measurements]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All combinations of datasets, splits, models, trainings and seeds, and what to measure of each.
+
+    Args:
+        datasets: The graphs.
+        models: The architectures.
+        measurements: What to measure of every model.
+        trainings: Ways to train.
+        splits: Rules that divide nodes.
+        seeds: Seeds of the runs; tables show means over them.
+    """
+
+    datasets: tuple[DatasetSpec, ...]
+    models: tuple[ModelSpec, ...]
+    measurements: tuple[Measurement, ...]
+    trainings: tuple[TrainingSpec, ...] = (TrainingSpec(),)
+    splits: tuple[SplitSpec, ...] = (SplitSpec(),)
+    seeds: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            values = getattr(self, entry.name)
+            if not values:
+                raise ValueError(f"expected at least one entry in {entry.name}, got none")
+            repeated = [value for number, value in enumerate(values) if value in values[:number]]
+            if repeated:
+                raise ValueError(f"expected distinct {entry.name}, got {repeated[0]} twice")
+        for kind, labels in (
+            ("datasets", [dataset.label for dataset in self.datasets]),
+            ("trainings", [training.label for training in self.trainings]),
+        ):
+            for label in labels:
+                if labels.count(label) > 1:
+                    raise ValueError(
+                        f"expected {kind} with distinct names, got {label!r} twice: give each a name of its own"
+                    )
+        keys = {key_of({"kind": chosen.kind, **chosen.entries}) for chosen in self.measurements}
+        if len(keys) < len(self.measurements):
+            raise ValueError("expected distinct measurements, got two with the same settings")
+
+    def runs(self) -> list[Run]:
+        """Return every combination, with seeds varying fastest."""
+        from edgeproof.experiments.graphs import with_fingerprint
+
+        return [
+            Run(with_fingerprint(dataset, split.uses_masks), split, model, training, seed)
+            for dataset in self.datasets
+            for split in self.splits
+            for model in self.models
+            for training in self.trainings
+            for seed in self.seeds
+        ]
+
+    def jobs(self) -> list[Job]:
+        """Return one job per run."""
+        return [Job(run, self.measurements) for run in self.runs()]
+
+
+def measurement_class(kind: str) -> type[Measurement]:
+    """Return the class of a kind of measurements."""
+    return look_up("measurement", kind, KINDS)

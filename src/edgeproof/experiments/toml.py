@@ -1,0 +1,187 @@
+"""Sweeps as TOML files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edgeproof import attacks
+from edgeproof._checks import check_seed
+from edgeproof._names import unknown_name
+from edgeproof.experiments import analyses, measurements  # noqa: F401 - registers the kinds
+from edgeproof.experiments.graphs import check_dataset
+from edgeproof.experiments.spec import (
+    KINDS,
+    AttackSpec,
+    DatasetSpec,
+    Measurement,
+    ModelSpec,
+    SplitSpec,
+    Sweep,
+    TrainingSpec,
+    as_settings,
+    measurement_class,
+)
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+T = TypeVar("T")
+
+
+def read_sweep(path: str | Path) -> Sweep:
+    """Read a sweep from a TOML file.
+
+    ``seeds`` is a list of integers. The tables ``[[dataset]]``, ``[[split]]``, ``[[model]]``, ``[[training]]`` and
+    ``[[measurement]]`` are combined with each other; ``split`` and ``training`` may be left out. Paths of datasets are relative
+    to the file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: For anything that is not understood; names the place and, for an unknown key, the nearest known one.
+
+    >>> path = getfixture("tmp_path") / "sweep.toml"
+    >>> _ = path.write_text('''
+    ... seeds = [0, 1]
+    ... [[dataset]]
+    ... name = "csbm"
+    ... [[model]]
+    ... name = "GCN"
+    ... settings = { hidden_channels = 16 }
+    ... [[measurement]]
+    ... kind = "attack"
+    ... attack = "LRBCD"
+    ... epsilons = [0.05, 0.1]
+    ... local = 0.5
+    ... ''')
+    >>> [job.name for job in read_sweep(path).jobs()]
+    ['csbm GCN, regular, strict, seed 0', 'csbm GCN, regular, strict, seed 1']
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a TOML file that declares a sweep, got {path}, which does not exist")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    try:
+        return parse_sweep(content, path.parent)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def parse_sweep(content: Mapping[str, Any], folder: Path) -> Sweep:
+    """Return the sweep that the content of a TOML file declares.
+
+    Args:
+        content: The parsed file.
+        folder: Folder that paths of datasets are relative to.
+    """
+    parsers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+        "dataset": lambda table: _dataset(table, folder),
+        "split": _split,
+        "model": _model,
+        "training": _training,
+        "measurement": _measurement,
+    }
+    _check_keys("key", content, ("seeds", *parsers))
+    parsed = {f"{name}s": _tables(content, name, parse) for name, parse in parsers.items() if name in content}
+    for name in ("dataset", "model", "measurement"):
+        if name not in content:
+            raise ValueError(f"expected at least one [[{name}]], got none")
+    seeds = content.get("seeds", [0])
+    if not isinstance(seeds, list):
+        raise ValueError(f"expected seeds as a list, such as [0, 1], got {seeds!r}")
+    for seed in seeds:
+        check_seed(seed)
+    return Sweep(**parsed, seeds=tuple(seeds))
+
+
+def _tables(content: Mapping[str, Any], name: str, parse: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:
+    tables, found = content[name], []
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ValueError(f"expected tables [[{name}]], got {tables!r}")
+    for number, table in enumerate(tables, start=1):
+        try:
+            found.append(parse(table))
+        except (TypeError, ValueError, OSError) as error:
+            raise ValueError(f"[[{name}]] {number}: {error}") from error
+    return tuple(found)
+
+
+def _dataset(table: Mapping[str, Any], folder: Path) -> DatasetSpec:
+    _check_keys("key", table, ("name", "largest_component"))
+    name = _required(table, "name", str)
+    dataset = DatasetSpec(name, table.get("largest_component", True))
+    if dataset.is_file:
+        dataset = DatasetSpec(str(folder / name), dataset.largest_component)
+    check_dataset(dataset)
+    return dataset
+
+
+def _split(table: Mapping[str, Any]) -> SplitSpec:
+    _check_keys("key", table, [entry.name for entry in fields(SplitSpec)])
+    return SplitSpec(**table)
+
+
+def _model(table: Mapping[str, Any]) -> ModelSpec:
+    _check_keys("key", table, ("name", "settings"))
+    return ModelSpec(_required(table, "name", str), as_settings(_settings(table, "settings")))
+
+
+def _training(table: Mapping[str, Any]) -> TrainingSpec:
+    known = [*(entry.name for entry in fields(TrainingSpec)), "attack_settings"]
+    _check_keys("key", table, known)
+    given = {name: value for name, value in table.items() if name not in ("attack", "attack_settings")}
+    given |= {name: as_settings(_settings(table, name)) for name in ("config", "label_config")}
+    if "attack" in table:
+        attack = _required(table, "attack", str)
+        given["attack"] = AttackSpec.for_training(attack, _settings(table, "attack_settings"))
+    elif "attack_settings" in table:
+        raise ValueError("expected an attack beside attack_settings, got none")
+    return TrainingSpec(**given)
+
+
+def _measurement(table: Mapping[str, Any]) -> Measurement:
+    if "kind" not in table:
+        raise ValueError(f"expected the key 'kind', one of {', '.join(KINDS)}")
+    cls = measurement_class(table["kind"])
+    names = [entry.name for entry in fields(cls)]  # type: ignore[arg-type]
+    _check_keys(f"key of kind {table['kind']}", table, ["kind", *names, *(["settings"] if "attack" in names else [])])
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name in names
+    }
+    if "attack" in names:
+        attack = _required(table, "attack", str)
+        given["attack"] = AttackSpec.of(attacks.build(attack, _settings(table, "settings")))
+    if "epsilons" in names:
+        epsilons = _required(table, "epsilons", list)
+        given["epsilons"] = tuple(float(epsilon) for epsilon in epsilons)
+    return cls(**given)
+
+
+def _required(table: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    value = table.get(name)
+    if not isinstance(value, kind):
+        raise ValueError(f"expected {name} as a {kind.__name__}, got {value!r}")
+    return value
+
+
+def _settings(table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = table.get(name, {})
+    if not isinstance(value, dict):
+        raise ValueError(f"expected {name} as a table, such as {{ steps = 20 }}, got {value!r}")
+    return value
+
+
+def _check_keys(kind: str, table: Mapping[str, Any], known: Any) -> None:
+    for name in table:
+        if name not in known:
+            raise unknown_name(kind, name, known)

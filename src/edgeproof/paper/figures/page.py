@@ -1,0 +1,51 @@
+"""Figures as files and as a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from edgeproof._plotting import write_figure
+from edgeproof.paper.figures.base import Drawing, PaperFigure
+
+FORMATS = ("png", "svg")
+# Small enough for a repository; the SVG has no resolution.
+_DPI = 100
+
+
+def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
+    """Write a picture in several formats, and return the paths; none without a picture."""
+    if drawing.figure is None:
+        return []
+    paths = [folder / f"{drawing.stem}.{form}" for form in forms]
+    for path in paths:
+        write_figure(drawing.figure, path, dpi=_DPI)
+    return paths
+
+
+def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -> str:
+    """Return a Markdown page with all pictures and the measurements that each of them lacks.
+
+    Args:
+        drawings: The figures and their drawings.
+        folder: Folder of the files, relative to the page.
+    """
+    lines = [
+        "# The paper's figures, drawn anew",
+        "",
+        "Made by `edgeproof reproduce figures --page` from the store, `results/experiments`, where every measurement lies with",
+        "the command and the machine that made it. They show what the paper's figures show, not how those look.",
+    ]
+    for figure, drawing in drawings:
+        lines += ["", f"## {figure.title}", ""]
+        if drawing.figure is not None:
+            picture = f"{folder}/{drawing.stem}"
+            lines += [f"![{figure.title}]({picture}.png)", "", f"[SVG]({picture}.svg). {drawing.note}"]
+        else:
+            lines += [f"Not run yet. {drawing.note}"]
+        command = f"`edgeproof reproduce run {figure.label}`"
+        lines += ["", f"{command}: {drawing.available} of {drawing.wanted} measurements are there."]
+        # Without any measurement, all of them are missing.
+        if drawing.missing and drawing.available:
+            lines += ["", "Missing:", "", *(f"- {missing}" for missing in drawing.missing)]
+    return "\n".join(lines) + "\n"
