@@ -53,6 +53,8 @@ __all__ = [
 ]
 
 name = "reference"
+# Any device of torch.
+devices: tuple[str, ...] | None = None
 summary = "plain torch; any device; float32 and float64"
 
 # Entries up to which a matrix is small: a GPU computes with it faster than the host launches kernels.
