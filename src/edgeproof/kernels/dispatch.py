@@ -27,7 +27,7 @@ class Backend(Protocol):
 
     name: str
     summary: str
-    devices: tuple[str, ...] | None
+    devices: tuple[str, ...]
 
     def not_supported_reasons(self, tensors: Sequence[Tensor]) -> list[str]: ...
 
@@ -76,7 +76,7 @@ def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
 
 
 def _fits_devices(backend: Backend, tensors: Sequence[Tensor]) -> bool:
-    return backend.devices is None or all(tensor.device.type in backend.devices for tensor in tensors)
+    return not backend.devices or all(tensor.device.type in backend.devices for tensor in tensors)
 
 
 class Operation(Generic[P, R]):

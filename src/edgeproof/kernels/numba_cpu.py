@@ -17,7 +17,7 @@ from edgeproof.kernels.reference_sampling import expected_gaps
 from edgeproof.kernels.reference_thresholds import bracket_from_sums
 
 name = "numba"
-devices: tuple[str, ...] | None = ("cpu",)
+devices: tuple[str, ...] = ("cpu",)
 summary = (
     "compiled loops for gathered dot products, medians, projections, pair indices and samples; CPU; float32 and float64"
 )
