@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import accuracies, check_chosen, commands_of, on, run_missing, summary, write_record
+from _runs import accuracies, check_choices, get_device, provenance_list, run_missing, summary, write_record
 from torch import nn
 
 import edgeproof as ep
@@ -170,9 +170,9 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Train and attack every model that has no result yet."""
-    on(device)
+    get_device(device)
     chosen = trial or list(TRIALS)
-    check_chosen(chosen, TRIALS)
+    check_choices(chosen, TRIALS)
     run_missing(units(chosen), measure, jobs=jobs, device=device, threads=threads, force=force)
 
 
@@ -218,7 +218,7 @@ def page() -> str:
                     f"| {model} | {protocol} | {epsilon or 'clean'} | {printed} | {' | '.join(ours)} | {len(here)} |"
                 )
         sections.append("\n".join(lines))
-    return PAGE_TEXT.format(trials="\n\n".join(sections), commands=commands_of(found.values()))
+    return PAGE_TEXT.format(trials="\n\n".join(sections), commands=provenance_list(found.values()))
 
 
 def paper(trial: Trial, model: str, epsilon: float) -> str:

@@ -18,7 +18,7 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from _runs import check_chosen, commands_of, on, run_missing, write_record
+from _runs import check_choices, get_device, provenance_list, run_missing, write_record
 from torch import nn
 
 import edgeproof as ep
@@ -119,8 +119,8 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Train and attack every model that has no result yet."""
-    on(device)
-    check_chosen(model or (), MODELS)
+    get_device(device)
+    check_choices(model or (), MODELS)
     chosen = [unit for unit in units() if unit.model in (model or MODELS)]
     run_missing(chosen, measure, jobs=jobs, device=device, threads=threads, force=force)
 
@@ -168,7 +168,7 @@ def page() -> str:
         for row in records[-1]["rows"]:
             about = f"{unit.model} | {unit.seed} | {row['way']} | {row['moved']:.1e} | {row['best_epoch']} | {row['epochs']}"
             lines.append(f"| {about} | {row['clean']:.1f} | {row['attacked']:.1f} |")
-    return PAGE_TEXT.format(draws=DRAWS, epsilon=EPSILON, table="\n".join(lines), commands=commands_of(records))
+    return PAGE_TEXT.format(draws=DRAWS, epsilon=EPSILON, table="\n".join(lines), commands=provenance_list(records))
 
 
 if __name__ == "__main__":

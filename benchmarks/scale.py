@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import accuracies, check_chosen, commands_of, on, run_missing, summary, write_record
+from _runs import accuracies, check_choices, get_device, provenance_list, run_missing, summary, write_record
 
 import edgeproof as ep
 from edgeproof.experiments import Store
@@ -139,10 +139,10 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Also what has a result.")] = False,
 ) -> None:
     """Attack every model that has no result yet."""
-    on(device)
-    check_chosen(dataset or (), MODELS)
-    check_chosen(training or (), TRAININGS)
-    check_chosen(seed or (), dict.fromkeys(unit.seed for unit in units()))
+    get_device(device)
+    check_choices(dataset or (), MODELS)
+    check_choices(training or (), TRAININGS)
+    check_choices(seed or (), dict.fromkeys(unit.seed for unit in units()))
     chosen = [
         unit
         for unit in units()
@@ -215,7 +215,7 @@ def page() -> str:
             found = [summary(accuracies(records, {**wanted, "loss": loss})) for loss in LOSSES]
             lines.append(f"| {' | '.join([*cells, paper(row, attack, epsilon), *found])} |")
     return PAGE_TEXT.format(
-        flat=FLAT, table="\n".join(lines), apart="\n".join(largest_differences()), commands=commands_of(everything)
+        flat=FLAT, table="\n".join(lines), apart="\n".join(largest_differences()), commands=provenance_list(everything)
     )
 
 

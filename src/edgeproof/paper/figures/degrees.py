@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from edgeproof.analysis._figures import empty_figure
-from edgeproof.analysis.degrees import draw_fallen
+from edgeproof._plotting import empty_figure
+from edgeproof.analysis.degrees import draw_misclassified
 from edgeproof.paper.figures.base import FigureData, FigureInput
 from edgeproof.paper.numbers import PaperRow
 
@@ -42,7 +42,7 @@ class Degrees:
         figure = empty_figure(4.6 * len(epsilons), 4.4)
         for axes, epsilon in zip(figure.subplots(1, len(epsilons), squeeze=False).flat, epsilons, strict=True):
             lines = [line for by_budget in each for line in by_budget[epsilon]]
-            draw_fallen(axes, _counts(lines))
+            draw_misclassified(axes, _counts(lines))
             fell = sum(line[2] for line in lines)
             beyond = sum(line[2] for line in lines if line[1] > line[0])
             axes.set_title(
