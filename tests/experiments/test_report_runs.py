@@ -60,8 +60,8 @@ def test_other_json_files_are_rejected(tmp_path: Path, content: str, message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"values": {"accuracy": []}}, "accuracies are"),
-        ({"values": {"accuracy": [[0.1, 1.5]]}}, "accuracies are"),
+        ({"values": {"accuracy": []}}, "expected accuracies at"),
+        ({"values": {"accuracy": [[0.1, 1.5]]}}, "expected accuracies from 0 to 1"),
         ({"values": {}}, "KeyError"),
         ({"command": None}, "command is None"),
         ({"environment": [1]}, r"environment is \[1\]"),
