@@ -3,7 +3,7 @@
     python benchmarks/findings.py     write docs/findings.md; runs nothing
 
 Differences are taken on the same split, and averaged over the splits 0, 1 and 5: what two models have in common through the
-split drops out of them. ``edgeproof reproduce citeseer cora cora-ml pubmed certified-citeseer certified-cora
+split drops out of them. ``edgeproof reproduce run citeseer cora cora-ml pubmed certified-citeseer certified-cora
 certified-cora-ml gamma-all`` runs what is missing.
 """
 
