@@ -27,6 +27,8 @@ from edgeproof.experiments import (
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+# Entries of an environment that name the machine and the versions.
+MACHINE = ("edgeproof", "python", "torch", "torch_geometric", "platform", "device")
 # Results of `edgeproof reproduce`.
 PROTOCOL_STORE = Store(ROOT / "results" / "experiments")
 
@@ -59,14 +61,13 @@ def mean_and_error(values: Sequence[float]) -> str:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in (titles, ["---"] * len(titles), *rows))
+    header, *lines = ["| " + " | ".join(row) + " |" for row in (titles, *rows)]
+    return "\n".join([header, "|" + "---|" * len(titles), *lines])
 
 
 def machine(record: Record) -> str:
     """Return the machine and the versions behind a result as text."""
-    return ", ".join(
-        f"{name} {value}" for name, value in record.environment.items() if name not in ("threads", "source")
-    )
+    return ", ".join(f"{name} {record.environment[name]}" for name in MACHINE if name in record.environment)
 
 
 def provenance(records: Iterable[Record]) -> str:
