@@ -1,4 +1,4 @@
-"""Runs for real, on this machine: everything ends up in the store once, whatever happens on the way."""
+"""The local engine: every result is stored exactly once, through failures, kills and interrupts."""
 
 from __future__ import annotations
 
@@ -8,91 +8,84 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from small_experiments import CERTIFICATE, MEASUREMENTS, small_jobs, small_run
 
-from edgeproof.certificates import smoothed_sampler
 from edgeproof.certificates.smoothed_sampler import SmoothedSampler
-from edgeproof.experiments import Job, Store, Table, compare, missing
-from edgeproof.experiments.engines import JobFailedError, LocalEngine, Report
-from edgeproof.experiments.engines import local as local_module
+from edgeproof.experiments import CleanAccuracy, DatasetSpec, Job, JobFailedError, LocalEngine, Record, Report, Store
+from edgeproof.experiments.engines import base
 from edgeproof.experiments.engines.base import raise_if_failed, unusable_graphs
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row
-from edgeproof.experiments.recipe import GRAPHS, Recipe
-from edgeproof.experiments.store import Record, StoreWarning
-from edgeproof.experiments.work import keep, known_model, trained, work
+from edgeproof.experiments.graphs import graph_fingerprint, load_graph
+from edgeproof.experiments.plan import missing_jobs
+from edgeproof.experiments.store import StoreWarning
+from edgeproof.experiments.worker import Setup, keep, run_job, stored_model, train_model
 from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.stage import Stage
 
-
-class Inline:
-    """In place of worker processes, so that a test can watch and disturb them."""
-
-    def __init__(self, before: Callable[[Job], None] = lambda job: None) -> None:
-        self.before = before
-
-    def run(self, jobs: list[Job], store: Store) -> None:
-        for job in jobs:
-            self.before(job)
-            for product in work(job, known_model(job, store), "cpu", 1, "a test", store):
-                keep(product, store)
+HERE = Path(__file__).parent
+SETUP = Setup("cpu", 1, "a test")
 
 
-def test_a_table_is_run_and_compared(small: Table, store: Store) -> None:
-    jobs = missing([small], store, fast=True)
-    Inline().run(jobs, store)
-    assert missing([small], store, fast=True) == []
-    # Three kinds of files for two models: the training, and two measurements.
+def run_inline(jobs: list[Job], store: Store) -> None:
+    """Run jobs in this process."""
+    for job in jobs:
+        for product in run_job(job, stored_model(job.run, store), SETUP, store):
+            keep(product, store)
+
+
+def ignore(report: Report) -> None:
+    """Take a report and do nothing."""
+
+
+def test_jobs_store_models_and_measurements(jobs: list[Job], store: Store) -> None:
+    run_inline(missing_jobs(jobs, store), store)
+    assert missing_jobs(jobs, store) == []
+    # Per model: its training and two measurements.
     assert len(list(store.records())) == 6
-    comparison = compare(small, store, fast=True)
-    assert comparison.counts("strict") == {"matched": 3, "better": 0, "worse": 3, "not run": 0}
-    assert comparison.counts("as_released") == comparison.counts("strict")
-    clean, attacked, harder = (cell.ours["strict"] for cell in comparison.cells[3:])
+    clean, attacked = (store.get(task.identity) for task in jobs[1].tasks)
     assert clean is not None
     assert attacked is not None
-    assert harder is not None
-    assert clean.mean >= attacked.mean >= harder.mean
-    # The whole table, not the fast version of it, is as missing as before.
-    assert compare(small, store).counts("strict")["not run"] == 6
+    accuracies = [accuracy for record in (clean, attacked) for _, accuracy in record.values["accuracy"]]
+    assert accuracies == sorted(accuracies, reverse=True)
 
 
-def test_a_kept_model_is_not_trained_again(small: Table, store: Store) -> None:
-    job = missing([small], store, fast=True)[0]
-    products = list(work(job, None, "cpu", 1, "a test", store))
+def test_stored_model_is_not_trained_again(jobs: list[Job], store: Store) -> None:
+    job = jobs[0]
+    products = list(run_job(job, None, SETUP, store))
     for product in products:
         keep(product, store)
-    known = known_model(job, store)
-    assert known is not None
-    again = list(work(job, known, "cpu", 1, "a test", store))
-    assert [one.record.values for one in again] == [one.record.values for one in products[1:]]
-    # A damaged model is not used, nor a whole one of another training.
-    path = store.model_path(job.recipe.identity)
-    other = trained(replace(job.recipe, seed=7), job.recipe.data(), "cpu", 1, "a test").model
+    model = stored_model(job.run, store)
+    assert model is not None
+    again = list(run_job(job, model, SETUP, store))
+    assert [product.record.values for product in again] == [product.record.values for product in products[1:]]
+    # A damaged model is not used, and neither is a complete one of another training.
+    path = store.model_path(job.run.identity)
+    other = train_model(replace(job.run, seed=7), load_graph(*job.run.graph), SETUP).model
     assert other is not None
-    for wrong in (known[: len(known) // 2], other):
+    for wrong in (model[: len(model) // 2], other):
         path.write_bytes(wrong)
-        with pytest.warns(StoreWarning, match="is not the model of its record, or damaged; it is trained anew"):
-            assert known_model(job, store) is None
+        with pytest.warns(StoreWarning, match=r"EP205: .* is damaged or not the model of its record"):
+            assert stored_model(job.run, store) is None
 
 
-@pytest.mark.parametrize("spoilt", [False, True])
-def test_a_training_that_was_interrupted_goes_on(
-    spoilt: bool, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("damaged", [False, True])
+def test_interrupted_training_resumes_from_its_checkpoint(
+    damaged: bool, jobs: list[Job], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (job,) = (one for one in missing([small], store, fast=True) if one.recipe.attack is not None)
-    recipe, data, file = job.recipe, job.recipe.data(), store.checkpoint_path(job.recipe.identity, "cpu")
-    whole = trained(recipe, data, "cpu", 1, "a test", None)
+    job = jobs[1]
+    run, graph, file = job.run, load_graph(*job.run.graph), store.checkpoint_path(job.run.identity, "cpu")
+    whole = train_model(run, graph, SETUP)
     epochs, save, objective = [], Checkpoint.save, Stage.objective
 
     def interrupted(self: Checkpoint, state: RunState, *rest: Any) -> None:
         save(self, state, *rest)
-        # Not that of the warm-up, nor of the labels.
+        # Not the checkpoints of the warm-up or of label models.
         if self.path == file and len(state.records) >= 50:
             raise KeyboardInterrupt
 
@@ -103,75 +96,73 @@ def test_a_training_that_was_interrupted_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            trained(recipe, data, "cpu", 1, "a test", file)
-    if spoilt:
+            train_model(run, graph, SETUP, file)
+    if damaged:
         file.write_bytes(file.read_bytes()[:-100])
     monkeypatch.setattr(Stage, "objective", counted)
-    with pytest.warns(StoreWarning, match="begins anew") if spoilt else nullcontext():
-        products = list(work(job, None, "cpu", 1, "a test", store))
+    with pytest.warns(StoreWarning, match="EP203: the training restarts") if damaged else nullcontext():
+        products = list(run_job(job, None, SETUP, store))
     for product in products:
         if product.model is not None:
             assert product.record.values == whole.record.values
             assert product.model == whole.model
-            assert product.record.notes["resumed"] is not spoilt
-    assert sum(epochs) == (60 if spoilt else 10)
+            assert product.record.notes["resumed"] is not damaged
+    assert sum(epochs) == (60 if damaged else 10)
     assert not list(file.parent.glob("*.checkpoint*"))
 
 
-@pytest.mark.parametrize("spoilt", [False, True])
-def test_a_certificate_that_was_interrupted_goes_on(
-    spoilt: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("damaged", [False, True])
+def test_interrupted_certificate_resumes_from_its_counts(
+    damaged: bool, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = Recipe(Row("inductive", "csbm", "GCN", False, None, None), seed=0, fast=True)
-    job, asked = Job(recipe, (Measure(recipe, "smoothing"),)), []
-    product, whole = work(job, None, "cpu", 1, "a test", store)
+    job, sampled = Job(small_run(), (CERTIFICATE,)), []
+    product, whole = run_job(job, None, SETUP, store)
     keep(product, store)
     assert product.model is not None
     counts = SmoothedSampler.counts
 
-    def interrupted(self: SmoothedSampler, *arguments: Any, **options: Any) -> Iterator[Any]:
-        for number, one in enumerate(counts(self, *arguments, **options)):
-            if not options["choosing"] and number == 1:
-                raise KeyboardInterrupt
-            yield one
+    def interrupted(self: SmoothedSampler, samples: range, *arguments: Any, **options: Any) -> Iterator[Any]:
+        if options["choosing"]:
+            yield from counts(self, samples, *arguments, **options)
+        else:
+            yield from counts(self, samples[: len(samples) // 2], *arguments, **options)
+            raise KeyboardInterrupt
 
     def watched(self: SmoothedSampler, samples: range, *arguments: Any, **options: Any) -> Iterator[Any]:
-        asked.append(len(samples))
+        sampled.append(len(samples))
         yield from counts(self, samples, *arguments, **options)
 
-    # Several batches, so that there is something to interrupt.
-    monkeypatch.setattr(smoothed_sampler, "_ON_CPU", 1 << 26)
     with monkeypatch.context() as patch:
         patch.setattr(SmoothedSampler, "counts", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            list(work(job, product.model, "cpu", 1, "a test", store))
-    (file,) = store.model_path(recipe.identity).parent.glob("*.votes")
-    if spoilt:
+            list(run_job(job, product.model, SETUP, store))
+    (file,) = store.model_path(job.run.identity).parent.glob("*.votes")
+    if damaged:
         file.write_bytes(file.read_bytes()[:-100])
     monkeypatch.setattr(SmoothedSampler, "counts", watched)
-    with pytest.warns(StoreWarning, match="counted anew") if spoilt else nullcontext():
-        (again,) = work(job, product.model, "cpu", 1, "a test", store)
+    with pytest.warns(StoreWarning, match="EP204: the sampling restarts") if damaged else nullcontext():
+        (again,) = run_job(job, product.model, SETUP, store)
     assert again.record.values == whole.record.values
-    assert again.record.notes.get("resumed", False) is not spoilt
-    assert (sum(asked) == job.measures[0].samples + 1000) is spoilt
+    assert again.record.notes.get("resumed", False) is not damaged
+    assert (sum(sampled) == CERTIFICATE.samples + CERTIFICATE.choosing_samples) is damaged
     assert not file.exists()
 
 
-def test_what_another_run_left_is_removed(small: Table, store: Store) -> None:
-    job = missing([small], store, fast=True)[0]
-    assert store.checkpoint_path(job.recipe.identity, "cuda:1").name.endswith(".cuda.checkpoint")
-    file = store.checkpoint_path(job.recipe.identity, "cpu")
-    product = trained(job.recipe, job.recipe.data(), "cpu", 1, "a test")
-    keep(product, store)
+def test_leftover_checkpoints_are_removed(jobs: list[Job], store: Store) -> None:
+    job = jobs[0]
+    assert store.checkpoint_path(job.run.identity, "cuda:1").name.endswith(".cuda.checkpoint")
+    file = store.checkpoint_path(job.run.identity, "cpu")
+    keep(train_model(job.run, load_graph(*job.run.graph), SETUP), store)
     for name in (file.name, f"{file.name}.warmup", f".{file.name}.abc.tmp"):
         (file.parent / name).touch()
         os.utime(file.parent / name, (0, 0))
-    assert len(list(work(job, known_model(job, store), "cpu", 1, "a test", store))) == len(job.measures)
-    assert [path.name for path in file.parent.iterdir()] == [store.model_path(job.recipe.identity).name]
+    assert len(list(run_job(job, stored_model(job.run, store), SETUP, store))) == len(job.measurements)
+    left = [path.name for path in file.parent.iterdir() if path.name != ".lock"]
+    assert left == [store.model_path(job.run.identity).name]
 
 
 def _session(leader: int) -> list[int]:
-    """Processes of a session that are alive."""
+    """Return the living processes of a session."""
     found = []
     for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         with suppress(ProcessLookupError):
@@ -187,28 +178,28 @@ def _wait_for_the_end_of(leader: int) -> None:
     assert _session(leader) == []
 
 
+SCRIPT = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+from small_experiments import small_jobs
+from edgeproof.experiments import LocalEngine, Store, missing_jobs
+if __name__ == "__main__":
+    store = Store(sys.argv[1])
+    LocalEngine(2, "cpu", 1).run(missing_jobs(small_jobs(), store), store, "a test", print)
+"""
+
+
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the command itself, in processes of its own; stopped in the middle, and started again."""
+def test_killed_engine_continues_where_it_stopped(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
-    folder = Path(__file__).parent
-    script.write_text(
-        f"import sys; sys.path.insert(0, {str(folder)!r})\n"
-        "from conftest import SMALL, small_cells\n"
-        "from edgeproof.experiments import paper, Store, missing\n"
-        "from edgeproof.experiments.engines import LocalEngine\n"
-        "paper._by_table = lambda: {'tab:small': small_cells()}\n"
-        "if __name__ == '__main__':\n"
-        "    store = Store(sys.argv[1])\n"
-        "    LocalEngine(2, 'cpu', 1).run(missing([SMALL], store, fast=True), store, 'a test', print)\n"
-    )
+    script.write_text(SCRIPT)
     store = Store(tmp_path / "store")
     run = [sys.executable, str(script), str(store.root)]
     process = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
     while not list(store.root.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    # Only the one that started the others is killed; they end by themselves.
+    # Only the parent is killed; the workers end by themselves.
     process.kill()
     process.wait()
     _wait_for_the_end_of(process.pid)
@@ -216,64 +207,59 @@ def test_processes_do_the_same(small: Table, tmp_path: Path, monkeypatch: pytest
     assert before
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL, timeout=120)
     after = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
-    assert missing([small], store, fast=True) == []
+    assert missing_jobs(small_jobs(), store) == []
     assert len(after) == 6
-    # What was there is still there, untouched: nothing was run twice.
+    # Earlier results are untouched: nothing was computed twice.
     assert before.items() <= after.items()
 
 
-def _fails(job: Job, *_: object) -> None:
-    raise ValueError(f"no such thing as {job.recipe.row.model}")
+def _fail(job: Job, *_: object) -> None:
+    raise ValueError(f"no model {job.run.model.name}")
 
 
-def _dies(*_: object) -> None:
+def _die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
-    ("worker", "failure"),
+    ("work", "failure"),
     [
-        (_fails, "ValueError: no such thing as GCN"),
-        pytest.param(_dies, "its process was killed 3 times", marks=pytest.mark.slow),
+        (_fail, "ValueError: no model GCN"),
+        pytest.param(_die, "its process was killed 3 times", marks=pytest.mark.slow),
     ],
 )
-def test_failures_are_told_in_the_end(
-    worker: Callable[..., None], failure: str, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_module, "_work_into", worker)
+def test_failures_are_reported_at_the_end(work: Any, failure: str, jobs: list[Job], store: Store) -> None:
     reports: list[Report] = []
-    jobs = missing([small], store, fast=True)[:1]
     with pytest.raises(JobFailedError, match="1 of 1 jobs failed"):
-        LocalEngine(1, "cpu", 1).run(jobs, store, "a test", reports.append)
-    assert sorted(report.job.name for report in reports) == sorted(job.name for job in jobs)
+        LocalEngine(1, "cpu", 1, work=work).run(jobs[:1], store, "a test", reports.append)
+    assert [report.job for report in reports] == jobs[:1]
     assert failure in {report.failure for report in reports}
 
 
-def test_an_engine_needs_processes() -> None:
-    with pytest.raises(ValueError, match="expected at least one process, got 0"):
+def test_engine_needs_processes_and_threads() -> None:
+    with pytest.raises(ValueError, match="expected processes to be an integer >= 1, got 0"):
         LocalEngine(0)
+    with pytest.raises(ValueError, match="expected threads to be an integer >= 1, got -2"):
+        LocalEngine(1, threads=-2)
     assert LocalEngine().processes >= 1
 
 
-def _dies_with_one(job: Job, mark: Path, *how: Any) -> None:
-    """One job ends its process; the others are done."""
-    mark.touch()
-    if job.recipe.seed == 7:
+def _die_with_seed_7(job: Job, started: Path, *_: object) -> None:
+    started.touch()
+    if job.run.seed == 7:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-# With one process, each of several that follow one another imports torch.
+# With one process, each of several successive pools imports torch.
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_job_that_dies_takes_no_other_with_it(
-    processes: int, small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_module, "_work_into", _dies_with_one)
-    recipe = missing([small], store, fast=True)[0].recipe
-    jobs = [Job(replace(recipe, seed=seed), ()) for seed in (7, 0, 1, 2)]
+def test_killed_job_does_not_fail_other_jobs(processes: int, store: Store) -> None:
+    jobs = [Job(small_run(seed=seed), ()) for seed in (7, 0, 1, 2)]
     reports: list[Report] = []
-    with pytest.raises(JobFailedError, match=r"1 of 4 jobs failed: .*seed 7, fast: its process was killed 3 times"):
-        LocalEngine(processes, threads=1).run(jobs, store, "a test", reports.append)
-    assert sorted((one.job.recipe.seed, one.failure is None) for one in reports) == [
+    with pytest.raises(
+        JobFailedError, match=r"1 of 4 jobs failed: .*seed 7, 60 epochs: its process was killed 3 times"
+    ):
+        LocalEngine(processes, threads=1, work=_die_with_seed_7).run(jobs, store, "a test", reports.append)
+    assert sorted((report.job.run.seed, report.failure is None) for report in reports) == [
         (0, True),
         (1, True),
         (2, True),
@@ -281,89 +267,89 @@ def test_a_job_that_dies_takes_no_other_with_it(
     ]
 
 
+INTERRUPTED = f"""
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {str(HERE)!r})
+from small_experiments import small_run
+from edgeproof.experiments import CleanAccuracy, Job, LocalEngine, Store, run_jobs
+def slow(job, *_):
+    Path(sys.argv[1], str(job.run.seed)).write_text(str(os.getpid()))
+    time.sleep(600)
+if __name__ == "__main__":
+    jobs = [Job(small_run(seed=seed), (CleanAccuracy(),)) for seed in range(5)]
+    run_jobs(LocalEngine(1, "cpu", 1, work=slow), jobs, Store("store"), "a test")
+"""
+
+
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_an_interrupt_ends_everything_at_once(tmp_path: Path) -> None:
-    """From a terminal, where all processes get it; no other job is begun."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        "import os, sys, time\n"
-        "from pathlib import Path\n"
-        "from edgeproof.experiments import Job, Store\n"
-        "from edgeproof.experiments.engines import LocalEngine, local\n"
-        "from edgeproof.experiments.paper import Row\n"
-        "from edgeproof.experiments.recipe import Recipe\n"
-        "def slow(job, *_):\n"
-        "    Path(sys.argv[1], str(job.recipe.seed)).write_text(str(os.getpid()))\n"
-        "    time.sleep(600)\n"
-        "if __name__ == '__main__':\n"
-        "    local._work_into = slow\n"
-        "    row = Row('inductive', 'csbm', 'GCN', False, None, None)\n"
-        "    jobs = [Job(Recipe(row, seed), ()) for seed in range(5)]\n"
-        "    LocalEngine(1, 'cpu', 1).run(jobs, Store('store'), 'a test', print)\n"
-    )
-    begun = tmp_path / "begun"
-    begun.mkdir()
+def test_interrupt_ends_all_processes_and_starts_no_job(tmp_path: Path) -> None:
+    """As from a terminal, where all processes receive it; also for a command that was started with SIGINT ignored."""
+    script, started = tmp_path / "run.py", tmp_path / "started"
+    script.write_text(INTERRUPTED)
+    started.mkdir()
     process = subprocess.Popen(
-        [sys.executable, str(script), str(begun)], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, str(script), str(started)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     try:
         deadline = time.monotonic() + 90
-        while not any(path.read_text() for path in begun.iterdir()) and time.monotonic() < deadline:
+        while not any(path.read_text() for path in started.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        # A worker alone does not take it for the end of its job.
-        os.kill(int((begun / "0").read_text()), signal.SIGINT)
+        # An interrupt of the worker alone does not end its job.
+        os.kill(int((started / "0").read_text()), signal.SIGINT)
         time.sleep(1)
-        assert [path.name for path in begun.iterdir()] == ["0"]
+        assert [path.name for path in started.iterdir()] == ["0"]
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
-        assert err.rstrip().endswith("KeyboardInterrupt")
-        assert [path.name for path in begun.iterdir()] == ["0"]
+        assert err.rstrip().endswith("0 of 5 jobs done, all results are in store; run it again to continue")
+        assert [path.name for path in started.iterdir()] == ["0"]
         _wait_for_the_end_of(process.pid)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_failures_of_one_reason_are_told_once() -> None:
-    row = Row("inductive", "csbm", "GCN", False, None, None)
-    jobs = [Job(Recipe(row, seed), ()) for seed in range(4)]
+def test_failures_with_the_same_reason_are_listed_once() -> None:
+    jobs = [Job(small_run(seed=seed), ()) for seed in range(4)]
     failed = [*(Report(job, "no such graph") for job in jobs[:3]), Report(jobs[3], "no memory")]
     reason = f"4 of 5 jobs failed: {jobs[0].name} and 2 more: no such graph; {jobs[3].name}: no memory"
     with pytest.raises(JobFailedError, match=f"^{re.escape(reason)}$"):
         raise_if_failed(failed, 5)
 
 
-def test_a_graph_that_cannot_be_had_is_asked_for_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, reports = [], list[Report]()
+def test_unavailable_graph_is_loaded_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, reports = [], list[Report]()
 
-    def refuse(self: Recipe) -> None:
-        asked.append(self.row.dataset)
-        raise ConnectionError("could not download wikics")
+    def refuse(dataset: DatasetSpec, masks: bool) -> None:
+        loaded.append(dataset.name)
+        raise ConnectionError(f"could not download {dataset.name}")
 
-    monkeypatch.setattr(Recipe, "data", refuse)
-    recipes = [Recipe(Row("inductive", "wikics", "GCN", False, None, None), seed) for seed in (0, 1, 5)]
-    jobs = [Job(one, (Measure(one, "clean"),)) for one in recipes]
+    monkeypatch.setattr(base, "load_graph", refuse)
+    wikics = DatasetSpec("wikics")
+    jobs = [Job(replace(small_run(seed=seed), dataset=wikics), (CleanAccuracy(),)) for seed in (0, 1, 5)]
     with pytest.raises(
-        JobFailedError, match=r"3 of 3 jobs failed: .*, seed 0 and 2 more: ConnectionError: could not down"
+        JobFailedError, match=r"3 of 3 jobs failed: .*, seed 0, 60 epochs and 2 more: ConnectionError: could not down"
     ):
         LocalEngine(processes=1).run(jobs, store, "a test", reports.append)
-    assert asked == ["wikics"]
-    assert [one.job for one in reports] == jobs
+    assert loaded == ["wikics"]
+    assert [report.job for report in reports] == jobs
 
 
-def test_results_of_two_graphs_of_one_name_are_not_mixed(
-    small: Table, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As with a graph that has not been at hand when the fingerprints were written down.
-    monkeypatch.delitem(GRAPHS, "csbm")
-    jobs = missing([small], store, fast=True)
+def test_results_of_two_graphs_with_one_name_are_not_mixed(store: Store) -> None:
+    # A graph without a known fingerprint.
+    run = replace(small_run(), dataset=DatasetSpec("csbm"))
+    jobs = [Job(run, MEASUREMENTS)]
     assert unusable_graphs(jobs, store) == {}
-    recipe = jobs[0].recipe
-    values, own = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}, recipe.fingerprint(recipe.data())
-    for graph, refused in ((own, []), ("another", ["csbm"])):
-        store.put(Record(recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"graph": graph}))
+    values, own = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}, graph_fingerprint(load_graph(*run.graph), True)
+    for graph, refused in ((own, []), ("another", [run.graph])):
+        store.put(Record(run.identity, values, "a test", {"device": "cpu"}, 1.0, {"graph": graph}))
         assert list(unusable_graphs(jobs, store)) == refused
     with pytest.raises(
-        JobFailedError, match=f"the fingerprint another, got {own}; keep results of this one in another store"
+        JobFailedError, match=f"the fingerprint another, got {own}; keep results of this graph in another store"
     ):
-        LocalEngine(processes=1).run(jobs, store, "a test", lambda report: None)
+        LocalEngine(processes=1).run(jobs, store, "a test", ignore)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from edgeproof.experiments import Job, Store, Table, measure, missing
-from edgeproof.experiments.engines import EngineWarning, JobFailedError, RayEngine, Report
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import Row
 from edgeproof.experiments.recipe import Recipe
 from edgeproof.experiments.work import keep, known_model, trained, work
+
+from edgeproof.experiments import Job, Store, Table, measure, missing
+from edgeproof.experiments.engines import EngineWarning, JobFailedError, RayEngine, Report
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 cluster_utils = pytest.importorskip("ray.cluster_utils")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from edgeproof._progress import progress_bar
 from edgeproof.experiments.engines.base import Engine, Report
@@ -33,7 +35,7 @@ def run_jobs(engine: Engine, jobs: Sequence[Job], store: Store, command: str, *,
     """
     jobs = run_without_models(jobs, store, command)
     done = 0
-    with progress_bar("jobs", len(jobs), show=progress) as advance:
+    with _interruptible(), progress_bar("jobs", len(jobs), show=progress) as advance:
 
         def report(outcome: Report) -> None:
             nonlocal done
@@ -59,3 +61,18 @@ def run_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[
         rest = remaining(job, store)
         left += [rest] if rest.measurements else []
     return left
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Accept interrupts: shells start background commands with SIGINT ignored."""
+    ignored = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    )
+    if ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

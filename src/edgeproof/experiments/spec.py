@@ -210,8 +210,8 @@ class ModelSpec:
     settings: Settings = ()
 
     def __post_init__(self) -> None:
-        if not self.is_factory:
-            models.build(self.name, 1, 2, dict(self.settings))
+        # Raises for an unknown name or setting.
+        self.identity  # noqa: B018
 
     @property
     def is_factory(self) -> bool:
@@ -281,7 +281,8 @@ class TrainingSpec:
     def __post_init__(self) -> None:
         if any(name == "seed" for name, _ in (*self.config, *self.label_config)):
             raise ValueError("expected no seed in the settings of a training: it is that of the run")
-        resolve(self)
+        # Raises for settings that do not fit together.
+        self.identity  # noqa: B018
 
     @property
     def label(self) -> str:
