@@ -6,7 +6,7 @@ import datetime
 import json
 import statistics
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -77,20 +77,3 @@ def made_by(record: dict[str, Any]) -> str:
     threads, source = about.pop("threads"), about.pop("source")
     machine = ", ".join(f"{key} {value}" for key, value in about.items())
     return f"`{record['command']}` on {machine}, {threads} CPU threads, on {record['day']} with source {source}."
-
-
-def commands_of(records: Iterable[dict[str, Any]]) -> str:
-    """What made them, for the end of a page; each command once."""
-    return "\n".join(dict.fromkeys(f"- {made_by(record)}" for record in records))
-
-
-def accuracies(records: Iterable[dict[str, Any]], wanted: Mapping[str, Any]) -> list[float]:
-    """Of all rows of these records that have these values."""
-    return [row["accuracy"] for record in records for row in record["rows"] if wanted.items() <= row.items()]
-
-
-def check_chosen(names: Iterable[str | int], known: Collection[str | int]) -> None:
-    """Refuse names of options that there are not."""
-    for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"expected one of {', '.join(map(str, known))}, got {name!r}")

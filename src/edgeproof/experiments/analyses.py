@@ -148,7 +148,7 @@ class LogitMargins(Measurement):
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
         graph, nodes = split.test.data, split.test.nodes
-        margins = margin(predict(model, graph)[nodes], graph.y[nodes]).double()
+        margins = margin(predict(model, graph)[nodes].detach(), graph.y[nodes]).double()
         flat = 1 - margins.tanh().square() < self.flat_slope
         return {"median": float(margins.abs().median()), "flat": float(flat.double().mean())}
 
