@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from edgeproof._names import look_up
+from edgeproof._names import unknown_name
 from edgeproof.experiments import (
     Interrupted,
     Job,
@@ -125,7 +125,8 @@ def command_line(
         for name, wanted in (("dataset", dataset), ("model", model), ("seed", seed)):
             known = {job: _choice(job, name) for job in chosen}
             for value in wanted or ():
-                look_up(name, str(value), dict.fromkeys(known.values()))
+                if str(value) not in known.values():
+                    raise typer.BadParameter(str(unknown_name(name, value, dict.fromkeys(known.values()))))
             chosen = [job for job in chosen if not wanted or known[job] in map(str, wanted)]
         todo = missing_jobs(chosen, store)
         print(f"{len(todo)} of {len(chosen)} jobs to run", flush=True)
