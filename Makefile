@@ -36,8 +36,7 @@ test-slow: $(INSTALLED)
 PY ?= $(BIN)/python
 test-gpu:
 	@$(PY) -c 'import torch; raise SystemExit(not torch.cuda.is_available())' || { echo "there is no CUDA GPU here, or $(PY) cannot use it"; exit 1; }
-	$(PY) -m pytest -m "not slow" tests/kernels/test_kernels.py tests/kernels/test_graph_kernels.py \
-		tests/kernels/test_strides.py tests/propagation/test_recorded_run.py tests/kernels/test_take_in_order.py \
+	$(PY) -m pytest -m "not slow" tests/kernels tests/propagation/test_recorded_run.py \
 		tests/attacks/test_recorded.py tests/certificates/test_sampling.py
 
 lint: $(INSTALLED)

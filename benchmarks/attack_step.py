@@ -2,12 +2,12 @@
 
     python benchmarks/attack_step.py cpu     Citeseer on the CPU: GPRGNN and GCN
     python benchmarks/attack_step.py cuda    Citeseer and an arXiv-sized random graph on the GPU; search over all pairs
-    python benchmarks/attack_step.py scaling [--device cuda]    time and memory against nodes, edges, block and K
-    python benchmarks/attack_step.py render  write docs/benchmarks.md from the results that are there
+    python benchmarks/attack_step.py scaling [--device cuda]    time and memory by nodes, edges, block size and K
+    python benchmarks/attack_step.py render  write docs/benchmarks.md from the stored results
 
-Both run in this process on the same graph, weights, targets and block size. The peer's step is its own four methods,
-without the monitoring and the extra forward pass of its early stopping; in brackets, with them, as its attack runs by default.
-Results go to ``results/benchmarks``.
+Both run in the same process on the same graph, weights, targets and block size. The PyG step calls four methods of
+``PRBCDAttack``, without its monitoring and without the forward pass for its early stopping; times in brackets include both, as
+the attack runs by default. Results are written to ``results/benchmarks``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import made_by, on, write_record
+from _runs import get_device, provenance, write_record
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -35,15 +35,13 @@ from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
 from edgeproof.attacks import Block, project_global, resample, sample_block
-from edgeproof.attacks.ascent import ascend
-from edgeproof.attacks.steps import Steps
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import AttackTrace, Target
+from edgeproof.attacks.rbcd import Steps, ascend
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.pairs import num_pairs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "benchmarks"
-# How many times as fast as the peer each case was to become.
+# Target speed-up over PyG of each case.
 GOALS = {
     "CPU, Citeseer, GPRGNN": 30,
     "CPU, Citeseer, GCN": 15,
@@ -55,8 +53,8 @@ console = Console(width=140)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-class PeerGPRGNN(MessagePassing):  # type: ignore[misc]
-    """GPRGNN as a PyG user writes it, with the weights of ours."""
+class PygGPRGNN(MessagePassing):  # type: ignore[misc]
+    """GPRGNN on PyG's ``MessagePassing``, with the weights of a library model."""
 
     def __init__(self, model: ep.models.GPRGNN) -> None:
         super().__init__(aggr="add")
@@ -75,8 +73,8 @@ class PeerGPRGNN(MessagePassing):  # type: ignore[misc]
         return norm[:, None] * x_j
 
 
-class PeerGCN(nn.Module):
-    """Two of PyG's convolutions, with the weights of ours."""
+class PygGCN(nn.Module):
+    """Two PyG convolutions with the weights of a library model."""
 
     def __init__(self, model: ep.models.GCN) -> None:
         super().__init__()
@@ -92,8 +90,8 @@ class PeerGCN(nn.Module):
         return out
 
 
-class Ours:
-    """PR-BCD's step on the edge-gradient engine."""
+class EdgeproofAttack:
+    """PR-BCD step of this library."""
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
         self.target = Target(model, data, nodes, data.y[nodes])
@@ -105,13 +103,13 @@ class Ours:
         self.block = sample_block(data.num_nodes, block_size, generator=self.generator)
 
     def run(self, count: int) -> None:
-        """So many steps as an attack makes them: on a small graph on a GPU, recorded."""
-        steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, size=self.block_size)
-        trace, budget = AttackTrace(self.target.device, ignore), ep.Budget(self.budget)
+        """Run ``count`` steps as an attack does: on small graphs on a GPU, as a CUDA graph."""
+        steps = Steps(count, "tanh_margin", lambda step: self.lr, greedy=False, block_size=self.block_size)
+        trace, budget = AttackTrace(self.target.device), ep.Budget(self.budget)
         self.block = ascend(self.target, self.block, budget, steps, generator=self.generator, trace=trace)
 
     def step(self, clock: Callable[[str], None]) -> None:
-        """One step, in its parts."""
+        """Run one step, and call ``clock`` with the name of each phase after it."""
         block = self.block
         gradient = self.engine(*block.flipped)
         clock("forward and backward")
@@ -123,8 +121,8 @@ class Ours:
         clock("resampling")
 
 
-class Peer:
-    """PyG's own methods, in the order of its attack."""
+class PygAttack:
+    """PR-BCD step of PyG, by the methods of ``PRBCDAttack``."""
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
         self.data, self.nodes, self.budget = data, nodes, budget
@@ -135,14 +133,14 @@ class Peer:
         self.attack.num_nodes = data.num_nodes
         self.attack._prepare(budget)
 
-    def whole_step(self) -> None:
-        """As its attack runs it by default: with monitoring, and a forward pass for early stopping."""
+    def default_step(self) -> None:
+        """Run one step with monitoring and the forward pass for early stopping, as the attack does by default."""
         attack = self.attack
         _, gradient = attack._forward_and_gradient(self.data.x, self.data.y, self.nodes)
         attack._update(0, gradient, self.data.x, self.data.y, self.budget, self.nodes)
 
     def step(self) -> None:
-        """What ours does, and nothing else."""
+        """Run one step without monitoring and early stopping, as :meth:`EdgeproofAttack.step`."""
         attack = self.attack
         _, gradient = attack._forward_and_gradient(self.data.x, self.data.y, self.nodes)
         with torch.no_grad():
@@ -152,9 +150,14 @@ class Peer:
 
 
 def measure(step: Callable[[], None], device: torch.device, steps: int, warmup: int, each: int = 1) -> dict[str, float]:
-    """Median milliseconds of a step, and the most memory in GiB that it held (on a CPU: beyond what was held before).
+    """Return the median and minimum milliseconds of a step, and its peak memory in GiB (on a CPU: the increase).
 
-    A call makes ``each`` steps; as many steps are timed in all, after so many for a warm-up.
+    Args:
+        step: Function to time; a call runs ``each`` steps.
+        device: Device to synchronize.
+        steps: Number of timed steps.
+        warmup: Number of steps before timing.
+        each: Number of steps per call.
     """
     for _ in range(warmup // each):
         step()
@@ -169,41 +172,43 @@ def measure(step: Callable[[], None], device: torch.device, steps: int, warmup: 
     return {"ms": sorted(times)[len(times) // 2], "ms_least": min(times), "gib": peak_memory(device) - before}
 
 
-def in_turn(
+def measure_interleaved(
     calls: dict[str, tuple[Callable[[], None], int]], device: torch.device, rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Milliseconds of a step of each, median and least: one call of each in every round, so that all see the same noise.
+    """Return the median and minimum milliseconds of a step of each function.
+
+    Every round calls each function once, so that background load affects all of them alike.
 
     Args:
-        calls: what to call, and how many steps it makes.
-        device: what to wait for.
-        rounds: how many, after two for a warm-up.
+        calls: Functions, each with its number of steps per call.
+        device: Device to synchronize.
+        rounds: Number of timed rounds, after two rounds of warm-up.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds + 2):
+    for round_ in range(rounds + 2):
         for name, (call, steps) in calls.items():
             synchronize(device)
             start = time.perf_counter()
             call()
             synchronize(device)
-            if turn >= 2:
+            if round_ >= 2:
                 times[name].append(1000 * (time.perf_counter() - start) / steps)
-    return {name: {"ms": sorted(found)[len(found) // 2], "ms_least": min(found)} for name, found in times.items()}
+    return {name: {"ms": sorted(each)[len(each) // 2], "ms_least": min(each)} for name, each in times.items()}
 
 
 def memory_of(call: Callable[[], None], device: torch.device) -> float:
-    """The most GiB that a call held, after one for a warm-up; on a CPU, beyond what was held before."""
+    """Return the peak memory of a call in GiB, after one call of warm-up; on a CPU, the increase."""
     call()
     before = peak_memory(device, reset=True)
     call()
     return peak_memory(device) - before
 
 
-def phases(ours: Ours, device: torch.device, steps: int) -> dict[str, float]:
-    """Mean milliseconds of each part of our step; waiting for the GPU after each part makes the sum larger than a step."""
+def phases(ours: EdgeproofAttack, device: torch.device, steps: int) -> dict[str, float]:
+    """Return the mean milliseconds of each phase of a step. On a GPU, the sum exceeds a step: each phase is synchronized."""
     total: dict[str, float] = {}
     for _ in range(3):
-        # What is compiled or recorded in the first steps is no part of a step.
+        # Exclude compilation and CUDA-graph recording.
         ours.step(lambda phase: None)
     for _ in range(steps):
         synchronize(device)
@@ -226,7 +231,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device, *, reset: bool = False) -> float:
-    """The most GiB that were held since the last reset; a reset gives what is held now, on a GPU nothing."""
+    """Return the peak memory since the last reset in GiB; with ``reset``, the current memory (0 on a GPU)."""
     if device.type == "cuda":
         if reset:
             torch.cuda.reset_peak_memory_stats(device)
@@ -234,21 +239,21 @@ def peak_memory(device: torch.device, *, reset: bool = False) -> float:
         return torch.cuda.max_memory_allocated(device) / 2**30
     try:
         if reset:
-            # What was freed but not given back would hide what is asked for again.
+            # Return freed memory to the system: otherwise its reuse would not count.
             ctypes.CDLL(None).malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except (OSError, AttributeError):
-        # Beside Linux there is only a peak that never falls.
+        # Other systems than Linux have no peak that can be reset.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if not Path("/proc/self/status").exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    (held,) = (line.split()[1] for line in lines if line.startswith("VmRSS:" if reset else "VmHWM:"))
-    return int(held) / 2**20
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmRSS:" if reset else "VmHWM:"))
+    return int(kilobytes) / 2**20
 
 
 def bandwidth(device: torch.device) -> float:
-    """GB/s of a large copy, counting bytes read and written."""
+    """Return the bandwidth of a large copy in GB/s, counting bytes read and written."""
     size = 2**28 if device.type == "cuda" else 2**25
     source = torch.rand(size, device=device)
     target = torch.empty_like(source)
@@ -263,10 +268,11 @@ def bandwidth(device: torch.device) -> float:
 
 
 def floor_ms(engine: EdgeGradientEngine, block_size: int, K: int, gbps: float) -> float:
-    """Milliseconds to move once what a step must move.
+    """Return a lower bound on the milliseconds of a step: the time to move its data once.
 
-    What every node said, heard and was blamed for in each of K propagations, written and read; column and weight of every
-    entry in each of K forward and K backward products; number, ends, weight, score and new weight of every pair of the block.
+    Counted are each node's input, output and output gradient in each of K propagations, written and read; column and weight
+    of every entry in each of K forward and K backward products; and id, ends, weight, score and new weight of every pair of
+    the block.
     """
     channels = sum(score.b.size(1) for score in engine().scores)
     nodes, entries = engine.num_nodes, engine.adjacency.pattern.col.numel()
@@ -278,7 +284,7 @@ def citeseer(device: torch.device) -> Data:
 
 
 def arxiv_sized(device: torch.device, nodes: int = 169_343, edges: int = 1_240_000) -> Data:
-    """A uniform random graph with the size of ogbn-arxiv; random features and labels."""
+    """Return a uniform random graph of the size of ogbn-arxiv, with random features and labels."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randint(0, nodes, (2, edges), generator=generator)
     pairs = pairs[:, pairs[0] != pairs[1]]
@@ -290,15 +296,15 @@ def arxiv_sized(device: torch.device, nodes: int = 169_343, edges: int = 1_240_0
 
 
 def targets(data: Data) -> tuple[Tensor, int]:
-    """A tenth of the nodes, and a tenth of the edges at them as budget."""
+    """Return a tenth of the nodes as targets, and a tenth of their edges as the budget."""
     nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[: data.num_nodes // 10]
     nodes = nodes.to(data.x.device)
-    touched = torch.isin(data.edge_index, nodes).any(dim=0)
-    return nodes, round(0.1 * int(touched.sum()) / 2)
+    incident = torch.isin(data.edge_index, nodes).any(dim=0)
+    return nodes, round(0.1 * int(incident.sum()) / 2)
 
 
-def trained(name: str, data: Data, settings: dict[str, Any] | None = None) -> nn.Module:
-    """A model after a hundred epochs of regular training: an untrained one has gradients of no realistic size."""
+def train_model(name: str, data: Data, settings: dict[str, Any] | None = None) -> nn.Module:
+    """Return a model after 100 epochs of regular training: gradients of an untrained model have unrealistic sizes."""
     split = ep.splits.inductive(data, 0)
     model = ep.models.build(name, data.num_features, ep.num_classes(data), settings, seed=0).to(data.x.device)
     ep.train(model, split, max_epochs=100, seed=0, progress=False)
@@ -306,22 +312,27 @@ def trained(name: str, data: Data, settings: dict[str, Any] | None = None) -> nn
 
 
 def compare(name: str, data: Data, model: nn.Module, peer: nn.Module, block_size: int, steps: int) -> dict[str, Any]:
+    """Measure time and memory of a step of this library and of PyG."""
     device = data.x.device
     nodes, budget = targets(data)
     model = model.to(device).eval()
     each = 10 if device.type == "cpu" else 100
-    # What one holds must not count for the other, so there is first one of them alone, then both.
-    own = Ours(model, data, nodes, budget, block_size)
-    held = {"ours": memory_of(partial(own.run, each), device)}
-    parts = {} if own.engine.recordable else phases(own, device, steps)
-    del own
-    other = Peer(peer.to(device), data, nodes, budget, block_size)
-    held |= {"peer": memory_of(other.step, device), "peer_default": memory_of(other.whole_step, device)}
-    own = Ours(model, data, nodes, budget, block_size)
-    calls = {"ours": (partial(own.run, each), each), "peer": (other.step, 1), "peer_default": (other.whole_step, 1)}
-    times = in_turn(calls, device, steps)
-    flips = len(own.block.flipped[0])
-    ours, theirs, default = ({**times[name], "gib": held[name]} for name in calls)
+    # Measure memory while only one of the two exists.
+    ours_attack = EdgeproofAttack(model, data, nodes, budget, block_size)
+    memory = {"ours": memory_of(partial(ours_attack.run, each), device)}
+    parts = {} if ours_attack.engine.recordable else phases(ours_attack, device, steps)
+    del ours_attack
+    peer_attack = PygAttack(peer.to(device), data, nodes, budget, block_size)
+    memory |= {"peer": memory_of(peer_attack.step, device), "peer_default": memory_of(peer_attack.default_step, device)}
+    ours_attack = EdgeproofAttack(model, data, nodes, budget, block_size)
+    calls = {
+        "ours": (partial(ours_attack.run, each), each),
+        "peer": (peer_attack.step, 1),
+        "peer_default": (peer_attack.default_step, 1),
+    }
+    times = measure_interleaved(calls, device, steps)
+    flips = len(ours_attack.block.flipped[0])
+    ours, theirs, default = ({**times[name], "gib": memory[name]} for name in calls)
     return {
         "case": name,
         "block": block_size,
@@ -338,35 +349,37 @@ def compare(name: str, data: Data, model: nn.Module, peer: nn.Module, block_size
 
 
 def search(data: Data, model: nn.Module, k: int, steps: int) -> dict[str, Any]:
+    """Measure the exact search for the k best of all pairs."""
     device = data.x.device
     nodes, _ = targets(data)
     gradient = EdgeGradientEngine(model.to(device).eval(), data, nodes)()
-    found = measure(lambda: (gradient.top(k), None)[1], device, steps, warmup=1)
-    return {"case": "exact top pairs", "k": k, "pairs": num_pairs(data.num_nodes), "ours": found}
+    measured = measure(lambda: (gradient.top(k), None)[1], device, steps, warmup=1)
+    return {"case": "exact top pairs", "k": k, "pairs": num_pairs(data.num_nodes), "ours": measured}
 
 
 def check_agreement(data: Data, model: nn.Module, peer: nn.Module) -> float:
-    """Largest difference between our gradient and the peer's autograd on one block, relative to the largest gradient."""
+    """Return the largest difference from PyG's gradient on one block, relative to the largest gradient."""
     nodes, budget = targets(data)
-    own = Ours(model.to(data.x.device).eval(), data, nodes, budget, 20_000)
-    other = Peer(peer.to(data.x.device), data, nodes, budget, 20_000)
-    _, theirs = other.attack._forward_and_gradient(data.x, data.y, nodes)
-    ours = own.engine().at(other.attack.block_edge_index)
-    # The peer starts every weight at its eps of 1e-7 instead of 0.
+    ours_attack = EdgeproofAttack(model.to(data.x.device).eval(), data, nodes, budget, 20_000)
+    peer_attack = PygAttack(peer.to(data.x.device), data, nodes, budget, 20_000)
+    _, theirs = peer_attack.attack._forward_and_gradient(data.x, data.y, nodes)
+    ours = ours_attack.engine().at(peer_attack.attack.block_edge_index)
+    # PyG's initial weights are 1e-7 instead of 0, hence the small difference.
     return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
-def show(rows: list[dict[str, Any]]) -> None:
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Print the results as a table."""
     table = Table(
         "case",
         "block",
         "flips",
-        "peer ms (default)",
-        "ours ms",
+        "PyG ms (default)",
+        "edgeproof ms",
         "speed-up (default)",
-        "peer GiB",
-        "ours GiB",
-        "parts of ours, ms",
+        "PyG GiB",
+        "edgeproof GiB",
+        "phases, ms",
     )
     for row in rows:
         if "peer" in row:
@@ -393,80 +406,88 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 @app.command()
 def cpu(
-    steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours are ten times as many.")] = 3,
+    steps: Annotated[
+        int, typer.Option(help="Number of timed PyG steps; of edgeproof, ten times as many are timed.")
+    ] = 3,
 ) -> None:
     """Citeseer on the CPU: GPRGNN and GCN, block 500,000."""
     device = torch.device("cpu")
     data = citeseer(device)
     rows = []
-    for name, peer in (("GPRGNN", PeerGPRGNN), ("GCN", PeerGCN)):
-        model = trained(name, data)
-        console.print(f"{name}: gradients agree to {check_agreement(data, model, peer(model)):.1e} of the largest")
+    for name, peer in (("GPRGNN", PygGPRGNN), ("GCN", PygGCN)):
+        model = train_model(name, data)
+        console.print(
+            f"{name}: largest relative difference of the gradients {check_agreement(data, model, peer(model)):.1e}"
+        )
         rows.append(compare(f"CPU, Citeseer, {name}", data, model, peer(model), 500_000, steps))
-    show(rows)
+    print_table(rows)
     write_record(RESULTS / "attack_step-cpu.json", device, rows=rows)
 
 
 @app.command()
 def cuda(
-    steps: Annotated[int, typer.Option(help="Steps of the peer that are timed; ours are a hundred times as many.")] = 5,
+    steps: Annotated[
+        int, typer.Option(help="Number of timed PyG steps; of edgeproof, a hundred times as many are timed.")
+    ] = 5,
 ) -> None:
     """Citeseer (block 500,000) and an arXiv-sized graph (block 3,000,000) on the GPU; exact search over all pairs."""
-    device = on("cuda")
+    device = get_device("cuda")
     rows = []
     data = citeseer(device)
-    for name, peer in (("GPRGNN", PeerGPRGNN), ("GCN", PeerGCN)):
-        model = trained(name, data)
-        console.print(f"{name}: gradients agree to {check_agreement(data, model, peer(model)):.1e} of the largest")
+    for name, peer in (("GPRGNN", PygGPRGNN), ("GCN", PygGCN)):
+        model = train_model(name, data)
+        console.print(
+            f"{name}: largest relative difference of the gradients {check_agreement(data, model, peer(model)):.1e}"
+        )
         rows.append(compare(f"GPU, Citeseer, {name}", data, model, peer(model), 500_000, steps))
-    show(rows)
+    print_table(rows)
     data = arxiv_sized(device)
-    model = trained("GPRGNN", data, {"hidden_channels": 256})
+    model = train_model("GPRGNN", data, {"hidden_channels": 256})
     rows.append(search(data, model, 68_000, steps))
-    rows.append(compare("GPU, arXiv-sized, GPRGNN", data, model, PeerGPRGNN(model), 3_000_000, steps))
+    rows.append(compare("GPU, arXiv-sized, GPRGNN", data, model, PygGPRGNN(model), 3_000_000, steps))
     data = ep.datasets.arxiv_stand_in().to(device)
-    model = trained("GPRGNN", data, {"hidden_channels": 256})
-    rows.append(compare("GPU, arXiv stand-in, GPRGNN", data, model, PeerGPRGNN(model), 3_000_000, steps))
-    show(rows)
+    model = train_model("GPRGNN", data, {"hidden_channels": 256})
+    rows.append(compare("GPU, arXiv stand-in, GPRGNN", data, model, PygGPRGNN(model), 3_000_000, steps))
+    print_table(rows)
     write_record(RESULTS / "attack_step-cuda.json", device, rows=rows)
 
 
 @app.command()
 def scaling(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
-    """How a step grows with nodes, edges, block and K, beside the time to move its data once."""
-    place = on(device)
-    small = place.type == "cpu"
+    """Measure a step by nodes, edges, block size and K, with its lower bound from the memory bandwidth."""
+    target_device = get_device(device)
+    small = target_device.type == "cpu"
     base = {"nodes": 10_000 if small else 100_000, "edges": 50_000 if small else 1_000_000}
     base |= {"block": 250_000 if small else 2_000_000, "K": 10}
-    gbps = bandwidth(place)
+    gbps = bandwidth(target_device)
     rows = []
     table = Table("nodes", "edges", "block", "K", "ms", "GiB", "floor ms", title=f"One step, {gbps:.0f} GB/s")
     variants = [base, *({**base, key: factor * base[key]} for key in base for factor in (2, 4))]
     for sizes in variants:
-        data = arxiv_sized(place, sizes["nodes"], sizes["edges"])
-        model = trained("GPRGNN", data, {"K": sizes["K"]})
+        data = arxiv_sized(target_device, sizes["nodes"], sizes["edges"])
+        model = train_model("GPRGNN", data, {"K": sizes["K"]})
         nodes, budget = targets(data)
-        ours = Ours(model, data, nodes, budget, sizes["block"])
-        found = measure(partial(ours.run, 30), place, 90, warmup=30, each=30)
-        least = floor_ms(ours.engine, sizes["block"], sizes["K"], gbps)
-        rows.append({**sizes, "ours": found, "floor_ms": least, "gbps": gbps})
+        ours = EdgeproofAttack(model, data, nodes, budget, sizes["block"])
+        measured = measure(partial(ours.run, 30), target_device, 90, warmup=30, each=30)
+        floor = floor_ms(ours.engine, sizes["block"], sizes["K"], gbps)
+        rows.append({**sizes, "ours": measured, "floor_ms": floor, "gbps": gbps})
         table.add_row(
-            *(f"{sizes[key]:,}" for key in base), f"{found['ms']:.2f}", f"{found['gib']:.2f}", f"{least:.2f}"
+            *(f"{sizes[key]:,}" for key in base), f"{measured['ms']:.2f}", f"{measured['gib']:.2f}", f"{floor:.2f}"
         )  # fmt: skip
         del ours, data
     console.print(table)
-    write_record(RESULTS / f"attack_step_scaling-{place.type}.json", place, rows=rows)
+    write_record(RESULTS / f"attack_step_scaling-{target_device.type}.json", target_device, rows=rows)
 
 
 @app.command()
 def render() -> None:
-    """Write docs/benchmarks.md from the results that are there."""
+    """Write docs/benchmarks.md from the stored results."""
     records = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("attack_step*.json"))
     }
     sections = []
     for name, record in records.items():
-        lines = [f"## {name}", "", made_by(record), ""]
+        lines = [f"## {name}", "", provenance(record), ""]
         table = scaling_lines(record["rows"]) if "scaling" in name else comparison_lines(record["rows"])
         sections.append("\n".join([*lines, *table, ""]))
     PAGE.write_text(PAGE_TEXT + "\n".join(sections), encoding="utf-8")
@@ -475,7 +496,7 @@ def render() -> None:
 
 def comparison_lines(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| case | block | flips | peer, ms | by default | ours, ms | speed-up | by default | goal | peer, GiB | ours, GiB |",
+        "| case | block | flips | PyG, ms | default | edgeproof, ms | speed-up | default | goal | PyG, GiB | edgeproof, GiB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
@@ -492,8 +513,8 @@ def comparison_lines(rows: list[dict[str, Any]]) -> list[str]:
         )
     lines += [
         "",
-        "Parts of our step, in ms (on a GPU each part is waited for, so they add up to more than a step); steps that are "
-        "recorded and replayed as a whole, as on small graphs on a GPU, have none:",
+        "Phases of a step of edgeproof, in ms. On a GPU each phase is synchronized, so that the sum exceeds a step. Steps that "
+        "run as one CUDA graph, as on small graphs on a GPU, have no phases:",
         "",
     ]
     for row in rows:
@@ -513,17 +534,22 @@ def scaling_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 PAGE = RESULTS.parent.parent / "docs" / "benchmarks.md"
-PAGE_TEXT = """# One PR-BCD step beside PyG's
+PAGE_TEXT = """# Speed of a PR-BCD step compared with PyG
 
-A step is: gradient of a block of pairs, update, projection, resampling. *Peer* is PyG's `PRBCDAttack` on PyG layers with the
-same weights, targets and block, run in the same process, in turn with ours: its own four methods and nothing else; *by
-default* adds its monitoring and the forward pass of its early stopping, as its `attack` runs. *Goal* is the speed-up that was
-set when the engine was planned, by times of the peer on another machine with another PyG, several times longer than those
-here: where the peer has become faster, so has ours to be. *Flips* are the pairs of non-zero weight after the timed steps.
-Memory is the most that a step held on a GPU; on a CPU, what it held beyond the process before it. The *floor* is the time to
-move once what a step must move, at the bandwidth measured. The arXiv-sized graph is random (169,343 nodes, about 1.24 million
-edges, 40 classes, hidden width 256), as are its labels, so its gradients are of one size and nearly every pair of positive
-gradient stays flipped a little: half a block, where real graphs keep a few thousand.
+A step is: gradient of a block of pairs, update, projection, resampling. Weights, targets and block size are the same for both.
+
+| column | meaning |
+|---|---|
+| PyG | the four methods of a step of `PRBCDAttack`, on PyG layers, alternating with edgeproof in one process |
+| default | with the monitoring and the forward pass for early stopping of PyG's `attack` |
+| goal | target speed-up, set before the implementation from slower PyG times on another machine |
+| flips | pairs of non-zero weight after the timed steps |
+| GiB | peak memory of a step on a GPU; on a CPU, the increase over the memory of the process before |
+| floor | time to move the data of a step once, at the measured bandwidth |
+
+The arXiv-sized graph is random (169,343 nodes, about 1.24 million edges, 40 classes, hidden width 256), and so are its
+labels. Therefore its gradients have similar sizes, and nearly every pair with a positive gradient keeps a small weight: half
+of a block, compared with a few thousand pairs on real graphs.
 
 Written by `python benchmarks/attack_step.py render` from `results/benchmarks`.
 

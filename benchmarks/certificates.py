@@ -1,9 +1,9 @@
-"""Certified accuracies, and how fast votes are counted.
+"""Certified accuracies, and speed of sampling and certification.
 
-    python benchmarks/certificates.py speed --device cuda    samples per second, and the time of the radii
+    python benchmarks/certificates.py speed --device cuda    samples per second, and seconds for the radii
     python benchmarks/certificates.py render                 docs/certified-accuracy.md
 
-The page shows what ``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml`` has put into the store.
+The page shows the stored results of ``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml``.
 """
 
 from __future__ import annotations
@@ -39,32 +39,34 @@ SAMPLES, ALPHA = 100_000, 0.05
 
 @app.command()
 def speed(
-    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu",
-    samples: Annotated[int | None, typer.Option(help="100,000 on a GPU, 2,000 on a CPU by default.")] = None,
+    device: Annotated[str, typer.Option(help="Device: 'cpu' or 'cuda'.")] = "cpu",
+    samples: Annotated[
+        int | None, typer.Option(help="Number of samples. Default: 100,000 on a GPU, 2,000 on a CPU.")
+    ] = None,
 ) -> None:
-    """Samples per second on Citeseer with GPRGNN (K = 10), and the time of all radii. Run it alone on the machine."""
+    """Measure samples per second and the seconds for all radii on Citeseer, with GPRGNN (K = 10) and GCN."""
     samples = samples or (SAMPLES if device == "cuda" else 2_000)
     data = ep.datasets.load("citeseer").to(device)
     nodes = torch.arange(data.x.size(0), device=device)
     rows: list[dict[str, Any]] = []
     for name in ("GPRGNN", "GCN"):
         model = ep.models.build(name, data.num_features, ep.num_classes(data), seed=0).to(device)
-        SMOOTHING.vote(model, data, nodes, 1_000, choosing_samples=1, progress=False)
+        SMOOTHING.sample_counts(model, data, nodes, 1_000, choosing_samples=1, progress=False)
         start = time.perf_counter()
-        votes = SMOOTHING.vote(model, data, nodes, samples, choosing_samples=1, progress=False)
-        voted = time.perf_counter()
-        SMOOTHING.decide(votes, ALPHA)
-        decided = time.perf_counter()
+        counts = SMOOTHING.sample_counts(model, data, nodes, samples, choosing_samples=1, progress=False)
+        sampled = time.perf_counter()
+        SMOOTHING.certify_counts(counts, ALPHA)
+        certified = time.perf_counter()
         rows.append(
             {
                 "model": name,
                 "samples": samples,
-                "samples_per_second": samples / (voted - start),
-                "radii_seconds": decided - voted,
+                "samples_per_second": samples / (sampled - start),
+                "radii_seconds": certified - sampled,
                 "nodes": nodes.numel(),
             }
         )
-        print(f"{name}: {rows[-1]['samples_per_second']:,.0f} samples/s, all radii in {decided - voted:.3f} s")
+        print(f"{name}: {rows[-1]['samples_per_second']:,.0f} samples/s, all radii in {certified - sampled:.3f} s")
     sampler = Sampler.of(data, ep.certificates.Noise(SMOOTHING.p_add, SMOOTHING.p_del), seed=0)
     batch = 512 if device == "cuda" else 16
     sampler.draw(0, batch)
@@ -73,14 +75,16 @@ def speed(
         sampler.draw(first * batch, batch)
     if device == "cuda":
         torch.cuda.synchronize()
-    drawn = 10 * batch / (time.perf_counter() - start)
-    print(f"graphs alone: {drawn:,.0f} samples/s")
-    write_record(RESULTS / f"speed-{torch.device(device).type}.json", device, rows=rows, graphs_per_second=drawn)
+    graphs_per_second = 10 * batch / (time.perf_counter() - start)
+    print(f"drawing graphs only: {graphs_per_second:,.0f} samples/s")
+    write_record(
+        RESULTS / f"speed-{torch.device(device).type}.json", device, rows=rows, graphs_per_second=graphs_per_second
+    )
 
 
 @app.command()
 def render() -> None:
-    """Write the page from the results that are there."""
+    """Write the page from the stored results."""
     PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {PAGE}")
 
@@ -91,19 +95,19 @@ def page() -> str:
 
 
 def accuracy() -> str:
-    """Every cell of the paper's tables of certificates that has been run."""
+    """Return the cells of the paper's certificate tables that have results, as Markdown."""
     store, parts = Store(ROOT / "results" / "experiments"), []
     for name in TABLES:
         comparison = compare(find_table(name), store)
-        run = tuple(cell for cell in comparison.cells if any(figure is not None for figure in cell.ours.values()))
-        if run:
-            parts.append(export([replace(comparison, cells=run)], "markdown"))
+        cells = tuple(cell for cell in comparison.cells if any(value is not None for value in cell.ours.values()))
+        if cells:
+            parts.append(export([replace(comparison, cells=cells)], "markdown"))
     return "\n".join(parts) or "*Not run yet.*\n"
 
 
 def split_rows() -> list[str]:
-    """What is certified of every GPRGNN with no edge changed, one line per kind of training."""
-    store, found = Store(ROOT / "results" / "experiments"), {}
+    """Return the accuracy of the smoothed model of every GPRGNN, one table row per kind of training."""
+    store, accuracies = Store(ROOT / "results" / "experiments"), {}
     for measure in measurements([find_table(name) for name in TABLES]):
         recipe = measure.recipe
         record, trained = store.get(measure.identity), store.get(recipe.identity)
@@ -112,8 +116,8 @@ def split_rows() -> list[str]:
         accuracy = {tuple(radii): value for *radii, value in record.values["certified_accuracy"]}[0, 0]
         epoch = "" if trained is None else f" (epoch {trained.values['best_epoch']})"
         row = (recipe.row.dataset, training_of(recipe.row), recipe.protocol)
-        found.setdefault(row, []).append(f"{recipe.seed}: {100 * accuracy:.1f}{epoch}")
-    lines = [f"| {' | '.join(row)} | {', '.join(shown)} |" for row, shown in found.items()]
+        accuracies.setdefault(row, []).append(f"{recipe.seed}: {100 * accuracy:.1f}{epoch}")
+    lines = [f"| {' | '.join(row)} | {', '.join(shown)} |" for row, shown in accuracies.items()]
     return ["| graph | training | protocol | split: accuracy of the smoothed model |", "|---|---|---|---|", *lines]
 
 

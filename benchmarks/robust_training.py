@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from _runs import on, run_missing, summary, write_record
+from _runs import get_device, run_missing, summary, write_record
 from _ways import OPTIONS, Way
 from attack_step import arxiv_sized
 from torch_geometric.data import Data
@@ -204,7 +204,7 @@ def speed(
     large: Annotated[bool, typer.Option(help="Also the graph of arXiv's size; needs a GPU.")] = False,
 ) -> None:
     """An epoch of adversarial training: milliseconds, by phase, and memory. Run it alone on the machine."""
-    on(device)
+    get_device(device)
     data = ep.datasets.load("citeseer")
     split = ep.splits.inductive(data, 0).to(device)
     labels = ep.training.pseudo_labels(fresh("GPRGNN", data, device), split, progress=False)
@@ -236,7 +236,7 @@ def full(
     seed: Annotated[list[int] | None, typer.Option(help="Which splits; repeatable; 0, 1, 5 by default.")] = None,
 ) -> None:
     """Whole runs on Citeseer, with the models that label, until early stopping. Run it alone on the machine."""
-    on(device)
+    get_device(device)
     rows = []
     for unit in units(["citeseer"], seed or list(SEEDS), [way]):
         data = ep.datasets.load(unit.dataset)

@@ -1,4 +1,4 @@
-"""How robust is my PyG model? Attack it, and write a page about it.
+"""Evaluate the robustness of a PyG model and write a report.
 
 Run: python examples/attack_my_model.py
 """
@@ -11,7 +11,7 @@ import edgeproof as ep
 
 
 class Net(nn.Module):
-    """A model as PyG's own examples have it; nothing in it knows about edgeproof."""
+    """Two-layer GCN as in the examples of PyG; it needs nothing from edgeproof."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -35,15 +35,15 @@ def main() -> None:
     model.eval()
 
     graph, nodes = split.test.data, split.test.nodes
-    check = ep.evaluation.check_model(model, graph)  # can attacks on it be believed?
+    check = ep.evaluation.check_model(model, graph)  # are attacks on this model reliable?
     print(check)
-    # Leave attacks out for the standard suite, which takes minutes instead of seconds and is what to report.
+    # Two fast attacks. Omit `attacks` for the standard suite, which takes minutes and is the one to report.
     attacks = [ep.attacks.GreedyRBCD(steps=20, block_size=20_000, loss="log_margin"), "DICE"]
     scores = ep.evaluate(model, graph, nodes, epsilons=[0.05, 0.1, 0.25], attacks=attacks, local=0.5)
     print(scores)
     run = ep.report.Run.of("my GCN", model, graph, nodes, evaluation=scores, split=split, dataset="my graph")
     ep.report.write([run], "attacked.html")
-    print("attacked.html says which nodes fell, and why")
+    print("attacked.html lists the misclassified nodes and the flips behind them")
 
 
 if __name__ == "__main__":

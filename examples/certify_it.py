@@ -1,4 +1,4 @@
-"""Certify a model: which answers no change of so many edges can alter, whoever makes it.
+"""Certify a model: predictions that no perturbation of a given number of edges can change.
 
 Run: python examples/certify_it.py
 """
@@ -14,14 +14,14 @@ def main() -> None:
 
     graph, nodes = split.test.data, split.test.nodes
     smoothing = ep.certificates.SparseSmoothing(p_add=0.005, p_del=0.4)
-    # 2,000 samples are few; 100,000 certify larger radii.
+    # 2,000 samples keep the example fast; 100,000 certify larger radii.
     certificate = smoothing.certify(model, graph, nodes, samples=2000, choosing_samples=200, progress=False)
     for added, deleted in ((0, 0), (0, 1), (0, 2), (1, 0)):
         print(f"certified against {added} added and {deleted} deleted: {certificate.accuracy(added, deleted):.1%}")
     certificate.save("certificate.safetensors")
     run = ep.report.Run.of("GPRGNN", model, graph, nodes, certificate=certificate, dataset="cSBM")
     ep.report.write([run], "certified.html")
-    print("certified.html has the heatmap")
+    print("certified.html shows the certified accuracy as a heatmap")
 
 
 if __name__ == "__main__":

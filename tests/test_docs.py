@@ -17,8 +17,8 @@ from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
-from edgeproof.training.presets import PRESETS
-from edgeproof.training.self_training import kind
+from edgeproof.training import PRESETS
+from edgeproof.training.self_training import model_summary
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -120,7 +120,7 @@ def test_the_figures_of_the_preset_are_of_the_preset() -> None:
         assert (result.model["settings"]["alpha"], result.model["settings"]["dropout"]) == (0.8, 0.8)
         sizes = [result.model["settings"][name] for name in ("in_channels", "out_channels")]
         labeller = ep.models.build(preset.labeller or "", *sizes, preset.labeller_settings)
-        assert result.training["labeller"] == kind(labeller)
+        assert result.training["labeller"] == model_summary(labeller)
     means = [
         100 * mean(Result.read(file).score("test", attack, epsilon) for file in files)
         for attack, epsilon in (("clean", 0.0), ("LRBCD", 0.25))

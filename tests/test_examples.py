@@ -1,4 +1,4 @@
-"""The scripts of examples/ run, and write the pages that they announce."""
+"""Scripts in examples/ run and write their reports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.p
 PAGES = {"attack_my_model": "attacked.html", "certify_it": "certified.html", "make_it_robust": "robust.html"}
 
 
-def test_there_is_one_for_each_job() -> None:
+def test_every_example_is_tested() -> None:
     assert [script.stem for script in SCRIPTS] == sorted(PAGES)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_an_example_runs(
+def test_example_writes_report(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

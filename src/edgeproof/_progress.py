@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 Advance = Callable[[int, str], None]
 
 
@@ -17,6 +14,10 @@ def progress_bar(description: str, total: int, *, show: bool) -> Iterator[Advanc
 
     Nothing is drawn when ``show`` is false or standard error is not a terminal.
     """
+    # Imported here, because ``import edgeproof`` does not need rich.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),

@@ -18,6 +18,7 @@ TITLES = {
     # Training.
     "EP101": "Weak label model",
     "EP102": "Label models disagree or miss classes",
+    "EP103": "Label models keep trained parameters",
     # Experiments.
     "EP201": "Damaged stored result",
     "EP202": "Stored result under a wrong name",

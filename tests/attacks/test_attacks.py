@@ -1,4 +1,4 @@
-"""Every attack, every model: budgets, graphs, determinism, strength. A new attack adds a row."""
+"""Every attack on every model: budget, perturbed graph, determinism and strength. A new attack adds a row to ATTACKS."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ from edgeproof.attacks import (
     LocalSearch,
     RandomFlips,
 )
-from edgeproof.attacks.steps import Steps
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace
+from edgeproof.attacks.base import AttackTrace, Target
+from edgeproof.attacks.rbcd import Best, ascend, initial_block
 from edgeproof.budget import Budget, BudgetExceededError
 
 ATTACKS: list[Attack] = [
@@ -48,8 +47,8 @@ USING_GRADIENTS = ATTACKS[:7]
 MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
 
 
-class Own(nn.Module):
-    """A user's model: PyG's, as it is."""
+class UserModel(nn.Module):
+    """User's module around a PyG model."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -64,13 +63,15 @@ def build(name: str, data: Data) -> nn.Module:
     classes = ep.num_classes(data)
     if name in ("PyG", "LEConv"):
         torch.manual_seed(0)
-        # Of the two, only the first's layers are known to the library.
-        return Own(PyGGCN(data.num_features, 8, 2, classes) if name == "PyG" else LEConv(data.num_features, classes))
+        # The library has propagation rules for the layers of the first, but not for LEConv.
+        return UserModel(
+            PyGGCN(data.num_features, 8, 2, classes) if name == "PyG" else LEConv(data.num_features, classes)
+        )
     return ep.models.build(name, data.num_features, classes, {"hidden_channels": 8}, seed=0)
 
 
 def check_result(result: ep.attacks.AttackResult, data: Data, nodes: Tensor, model: nn.Module) -> None:
-    """Within the budget; an undirected, unweighted graph without loops that differs in these flips; true figures."""
+    """Check that the flips keep the budget, the graph differs in exactly these flips, and the reported numbers are right."""
     result.budget.check(result.flips)
     ep.check_data(result.data)
     assert result.data.get("edge_weight") is None
@@ -93,8 +94,7 @@ def small() -> Data:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("attack", ATTACKS, ids=repr)
-def test_every_attack_on_every_model(attack: Attack, name: str, small: Data) -> None:
-    """With and without local budgets, in one call; twice, to the same flips."""
+def test_attack_keeps_budget_and_is_deterministic(attack: Attack, name: str, small: Data) -> None:
     model = build(name, small)
     nodes = torch.arange(0, small.num_nodes, 3)
     budgets = [
@@ -110,9 +110,9 @@ def test_every_attack_on_every_model(attack: Attack, name: str, small: Data) -> 
     if attack in USING_GRADIENTS:
         assert all(result.accuracy <= result.clean_accuracy for result in results)
         assert results[0].path == ("autograd" if name == "LEConv" else "propagate")
-    again = attack(model, small, nodes, budgets[0], seed=1)
-    assert torch.equal(again.flips, results[0].flips)
-    assert again.trace == results[0].trace
+    repeated = attack(model, small, nodes, budgets[0], seed=1)
+    assert torch.equal(repeated.flips, results[0].flips)
+    assert repeated.trace == results[0].trace
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,12 +123,14 @@ def test_every_attack_on_every_model(attack: Attack, name: str, small: Data) -> 
     total=st.integers(0, 60),
     has_local=st.booleans(),
 )
-def test_budgets_hold_on_any_graph(seed: int, attack: Attack, model: str, total: int, has_local: bool) -> None:
-    """From empty to complete graphs of two to ten nodes, and budgets from nothing to more than there are pairs."""
+def test_attacks_keep_budgets_on_random_graphs(
+    seed: int, attack: Attack, model: str, total: int, has_local: bool
+) -> None:
+    """Empty to complete graphs of two to ten nodes; budgets from 0 to more than the number of pairs."""
     generator = torch.Generator().manual_seed(seed)
     n = int(torch.randint(2, 11, (), generator=generator))
-    share = float(torch.rand((), generator=generator)) * 1.4 - 0.2
-    upper = (torch.rand(n, n, generator=generator) < share).triu(1)
+    density = float(torch.rand((), generator=generator)) * 1.4 - 0.2
+    upper = (torch.rand(n, n, generator=generator) < density).triu(1)
     data = Data(
         x=torch.randn(n, 3, generator=generator),
         edge_index=(upper | upper.T).nonzero().T.contiguous(),
@@ -142,12 +144,11 @@ def test_budgets_hold_on_any_graph(seed: int, attack: Attack, model: str, total:
     check_result(result, data, nodes, network)
 
 
-def test_attacks_beat_random_flips(sbm: Data, split: ep.splits.Split) -> None:
-    """On a trained model each attack that uses gradients beats the mean of ten random ones clearly."""
+def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: ep.splits.Split) -> None:
     model = ep.models.build("GCN", sbm.num_features, 2, seed=0)
     ep.train(model, split, max_epochs=100, seed=0, progress=False)
     data, nodes = split.test.data, split.test.nodes
-    # Local budgets are what LR-BCD is for: without them its early choices take all there is, and stay.
+    # Without local budgets, the first choices of LR-BCD spend the global budget and are never replaced.
     budget = Budget.from_epsilon(data, nodes, 0.2, local=0.5)
     random = [RandomFlips()(model, data, nodes, budget, seed=seed).accuracy for seed in range(10)]
     for attack in (PGD(steps=40), PRBCD(steps=40, fine_tune_steps=10), LRBCD(steps=40), FGSM(), GreedyRBCD(steps=20)):
@@ -155,8 +156,7 @@ def test_attacks_beat_random_flips(sbm: Data, split: ep.splits.Split) -> None:
 
 
 @pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT"])
-def test_fgsm_flips_the_best_pair_by_gradient(name: str, small: Data) -> None:
-    """Unless the model does better for it: then the best on the way is to change nothing."""
+def test_fgsm_flips_pair_of_largest_gradient_unless_accuracy_rises(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
     pairs = torch.combinations(torch.arange(small.num_nodes)).T
     gradient = ep.propagation.EdgeGradientEngine(model, small, nodes)().at(pairs)
@@ -165,7 +165,7 @@ def test_fgsm_flips_the_best_pair_by_gradient(name: str, small: Data) -> None:
     assert torch.equal(FGSM()(model, small, nodes, Budget(1)).flips, expected)
 
 
-def test_dice_deletes_within_and_connects_between_classes(small: Data) -> None:
+def test_dice_removes_edges_within_and_adds_edges_between_classes(small: Data) -> None:
     nodes = torch.arange(20)
     result = DICE(add_ratio=0.5)(build("GCN", small), small, nodes, Budget(16))
     edges = {(int(u), int(v)) for u, v in small.edge_index.T}
@@ -179,7 +179,7 @@ def test_dice_deletes_within_and_connects_between_classes(small: Data) -> None:
     assert not any(tuple(pair) in edges for pair in only_added.flips.T.tolist())
 
 
-def test_pseudo_labels_are_attacked_instead_of_labels(small: Data) -> None:
+def test_labels_argument_replaces_labels_of_data(small: Data) -> None:
     model, nodes = build("GCN", small), torch.arange(30)
     labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
     result = GreedyRBCD(loss="log_margin")(model, small, nodes, Budget(10), labels=labels)
@@ -190,26 +190,26 @@ def test_pseudo_labels_are_attacked_instead_of_labels(small: Data) -> None:
 
 @pytest.mark.parametrize("scale", [2.0**-40, 2.0**20])
 @pytest.mark.parametrize("attack", ATTACKS[:3], ids=repr)
-def test_no_scale_of_logits_hides_a_model_from_the_scaled_margin(attack: Attack, scale: float, small: Data) -> None:
-    """Powers of two leave predictions and, with this loss, every step of the attack as they are."""
+def test_scaled_margin_is_invariant_to_logit_scale(attack: Attack, scale: float, small: Data) -> None:
+    """Scaling by powers of two changes neither predictions nor, with this loss, any step of the attack."""
     model, nodes = build("GPRGNN", small).eval(), torch.arange(30)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(10):
         optimizer.zero_grad()
         ep.losses.cross_entropy(model(small.x, small.edge_index), small.y).backward()
         optimizer.step()
-    hidden = deepcopy(model)
+    scaled = deepcopy(model)
     with torch.no_grad():
-        hidden.get_parameter("gamma").mul_(scale)
+        scaled.get_parameter("gamma").mul_(scale)
     budget = Budget.from_epsilon(small, nodes, 0.15, local=0.5)
-    aware = replace(attack, steps=40, loss="scaled_margin")
-    seen, found = (aware(one, small, nodes, budget) for one in (model, hidden))
-    assert torch.equal(seen.flips, found.flips)
-    misled = replace(attack, steps=40)(hidden, small, nodes, budget)
-    assert found.accuracy < misled.accuracy
+    scale_free = replace(attack, steps=40, loss="scaled_margin")
+    on_original, on_scaled = (scale_free(each, small, nodes, budget) for each in (model, scaled))
+    assert torch.equal(on_original.flips, on_scaled.flips)
+    with_tanh_margin = replace(attack, steps=40)(scaled, small, nodes, budget)
+    assert on_scaled.accuracy < with_tanh_margin.accuracy
 
 
-def test_training_settings_are_the_papers() -> None:
+def test_for_training_returns_settings_of_paper() -> None:
     assert LRBCD().for_training() == LRBCD(steps=20, block_size=1_000_000, lr=2000.0)
     assert PRBCD().for_training() == PRBCD(steps=20, fine_tune_steps=0, block_size=1_000_000, keep_best=False)
     assert PGD().for_training() == PGD(steps=10)
@@ -217,8 +217,8 @@ def test_training_settings_are_the_papers() -> None:
     assert DICE().for_training() == DICE()
 
 
-def test_a_dishonest_attack_is_caught(small: Data) -> None:
-    class Greedy(Attack):
+def test_attack_that_exceeds_budget_raises(small: Data) -> None:
+    class OverBudget(Attack):
         def num_steps(self, budget: Budget) -> int:
             return 0
 
@@ -226,44 +226,46 @@ def test_a_dishonest_attack_is_caught(small: Data) -> None:
             return torch.tensor([[0, 1, 2], [1, 2, 3]])
 
     with pytest.raises(BudgetExceededError, match="the budget is 2 flips in all, got 3"):
-        Greedy()(build("GCN", small), small, torch.arange(5), Budget(2))
+        OverBudget()(build("GCN", small), small, torch.arange(5), Budget(2))
 
 
-def test_flips_of_one_model_can_be_tried_on_another(small: Data) -> None:
+def test_fixed_flips_transfer_to_another_model(small: Data) -> None:
     nodes = torch.arange(20)
-    found = FGSM()(build("GCN", small), small, nodes, Budget(5))
-    carried = FixedFlips(flips=found.flips, origin="GCN")(build("GPRGNN", small), small, nodes, Budget(5))
-    assert torch.equal(carried.flips, found.flips)
+    source = FGSM()(build("GCN", small), small, nodes, Budget(5))
+    transferred = FixedFlips(flips=source.flips, origin="GCN")(build("GPRGNN", small), small, nodes, Budget(5))
+    assert torch.equal(transferred.flips, source.flips)
     with pytest.raises(BudgetExceededError):
-        FixedFlips(flips=found.flips)(build("GPRGNN", small), small, nodes, Budget(1))
+        FixedFlips(flips=source.flips)(build("GPRGNN", small), small, nodes, Budget(1))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PRBCD(steps=0), "steps to be a whole number >= 1, got 0"),
-        (lambda: LRBCD(block_size=1), "block_size to be a whole number >= 2"),
+        (lambda: PRBCD(steps=0), "steps to be an integer >= 1, got 0"),
+        (lambda: LRBCD(block_size=1), "block_size to be an integer >= 2"),
         (lambda: PGD(lr=float("nan")), "lr to be a finite number > 0"),
         (lambda: FGSM(loss="tanh"), "did you mean 'tanh_margin'"),
-        (lambda: GreedyRBCD(steps=1.5), "whole number"),
+        (lambda: GreedyRBCD(steps=1.5), "steps to be an integer >= 1, got 1.5"),
+        (lambda: LocalSearch(swaps=True), "swaps to be an integer >= 1, got True"),
+        (lambda: PRBCD(keep_best=1), "keep_best to be True or False, got 1"),
         (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),
         (lambda: ep.attacks.build("PRBC"), "did you mean 'PRBCD'"),
         (lambda: ep.attacks.build("PRBCD", {"step": 3}), "unknown setting of PRBCD 'step': did you mean 'steps'"),
     ],
 )
-def test_bad_settings_are_refused(make: object, message: str) -> None:
+def test_invalid_settings_raise(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 
 
-class Pair(nn.Module):
-    """Returns more than logits."""
+class TupleOutput(nn.Module):
+    """Returns a tuple instead of logits."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return x, x
 
 
-def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
+def test_invalid_calls_raise_before_the_search(small: Data) -> None:
     model, nodes = build("GCN", small), torch.arange(5)
     attack = RandomFlips()
     with pytest.raises(TypeError, match=r"expected an edgeproof\.Budget, got int"):
@@ -278,8 +280,8 @@ def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
         attack(model, small, nodes, Budget(1), labels=torch.tensor([0, 1]))
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module"):
         attack(len, small, nodes, Budget(1))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"expected logits of shape \[60, classes\] from Pair, got tuple"):
-        attack(Pair(), small, nodes, Budget(1))
+    with pytest.raises(ValueError, match=r"expected logits of shape \[60, classes\] from TupleOutput, got tuple"):
+        attack(TupleOutput(), small, nodes, Budget(1))
     with pytest.raises(ValueError, match="did you mean 'numba'"):
         attack(model, small, nodes, Budget(1), backend="numbe")
     with pytest.raises(ValueError, match="block_size >= twice the budget of 30 flips, got 20"):
@@ -295,26 +297,27 @@ def test_bad_calls_are_refused_before_any_work(small: Data) -> None:
         attack(model, bad, nodes, Budget(1))
 
 
-def test_pgd_refuses_graphs_that_are_too_large(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeproof.attacks.pgd._MOST_PAIRS", 1000)
-    with pytest.raises(ValueError, match="use PRBCD or LRBCD"):
-        PGD(steps=1)(build("GCN", small), small, torch.arange(5), Budget(1))
+def test_pgd_raises_on_graphs_with_too_many_pairs() -> None:
+    n = 16_400
+    data = Data(x=torch.zeros(n, 1), edge_index=torch.empty(2, 0, dtype=torch.long), y=torch.arange(n) % 2)
+    model = build("GCN", data)
+    with pytest.raises(ValueError, match=r"at most 134,217,728 pairs of nodes, .* got 134,471,800: use PRBCD or LRBCD"):
+        PGD(steps=1)(model, data, torch.arange(5), Budget(1))
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=repr)
 @pytest.mark.parametrize("backend", ["reference", "numba"])
-def test_enormous_budgets_are_no_obstacle(attack: Attack, backend: str, small: Data) -> None:
+def test_huge_budgets_do_not_overflow(attack: Attack, backend: str, small: Data) -> None:
     model, nodes = build("GCN", small), torch.arange(20)
-    enormous = torch.full((small.num_nodes,), 2**40)
-    some = attack(model, small, nodes, Budget(10, enormous), backend=backend)
-    assert torch.equal(some.flips, attack(model, small, nodes, Budget(10, enormous // 2**34), backend=backend).flips)
+    huge = torch.full((small.num_nodes,), 2**40)
+    result = attack(model, small, nodes, Budget(10, huge), backend=backend)
+    assert torch.equal(result.flips, attack(model, small, nodes, Budget(10, huge // 2**34), backend=backend).flips)
     if type(attack) in (RandomFlips, DICE):
-        everything = attack(model, small, nodes, Budget(2**40), backend=backend)
-        assert everything.flips.size(1) > 100
+        assert attack(model, small, nodes, Budget(2**40), backend=backend).flips.size(1) > 100
 
 
-class Fragile(nn.Module):
-    """No number at nodes without neighbours."""
+class NaNAtIsolatedNodes(nn.Module):
+    """Returns NaN logits at nodes without neighbors."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         weight = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
@@ -322,70 +325,72 @@ class Fragile(nn.Module):
         return torch.stack([degree / degree, 0 * degree], dim=1)
 
 
-def test_answers_that_are_no_numbers_are_wrong(graph: Data) -> None:
+def test_non_finite_logits_count_as_misclassified(graph: Data) -> None:
     connected = Data(x=graph.x[:6], edge_index=graph.edge_index, y=torch.tensor([0, 0, 0, 0, 0, 1]))
-    result = FixedFlips(flips=torch.tensor([[4], [5]]))(Fragile(), connected, torch.tensor([4]), Budget(1))
+    result = FixedFlips(flips=torch.tensor([[4], [5]]))(NaNAtIsolatedNodes(), connected, torch.tensor([4]), Budget(1))
     assert (result.clean_accuracy, result.accuracy) == (1.0, 0.0)
 
 
-class Across(ep.models.GCN):
-    """Subtracts the mean over all nodes: copies of a graph side by side would disturb each other."""
+class GloballyCentered(ep.models.GCN):
+    """Subtracts a mean over all nodes, so graphs in one batch would influence each other."""
 
     def diffuse(self, h: Tensor, adjacency: ep.propagation.Adjacency) -> Tensor:
         out = super().diffuse(h, adjacency)
         return out - out.square().mean(dim=0)
 
 
-class Placed(ep.models.GCN):
-    """Has a bias for every node, so it cannot run on copies at all."""
+class NodeBias(ep.models.GCN):
+    """Has a bias per node, so it cannot run on a batch of graphs at all."""
 
     def diffuse(self, h: Tensor, adjacency: ep.propagation.Adjacency) -> Tensor:
         return super().diffuse(h, adjacency) + torch.linspace(-1, 1, 60)[:, None]
 
 
-@pytest.mark.parametrize("kind", [Across, Placed])
-def test_models_that_cannot_be_copied_are_judged_one_at_a_time(kind: type[ep.models.GCN], small: Data) -> None:
+@pytest.mark.parametrize("model_class", [GloballyCentered, NodeBias])
+def test_models_that_cannot_be_batched_are_evaluated_graph_by_graph(
+    model_class: type[ep.models.GCN], small: Data
+) -> None:
     torch.manual_seed(0)
-    model = kind(21, 2, hidden_channels=8).eval()
+    model = model_class(21, 2, hidden_channels=8).eval()
     nodes = torch.arange(20)
     target = Target(model, small, nodes, small.y[nodes])
-    sets = [torch.tensor([[0, 3], [9, 50]]), torch.tensor([[7], [8]]), torch.empty(2, 0, dtype=torch.long)]
-    expected = [FixedFlips(flips=flips)(model, small, nodes, Budget(2)).accuracy for flips in sets]
-    assert [accuracy for accuracy, _ in target.badness(sets, "tanh_margin")] == expected
-    logits = torch.cat(list(target.engine("tanh_margin").logits_of(sets)))
-    for flips, found in zip(sets, logits, strict=True):
-        torch.testing.assert_close(found, ep.models.predict(model, ep.graph.flip_pairs(small, flips)))
+    candidates = [torch.tensor([[0, 3], [9, 50]]), torch.tensor([[7], [8]]), torch.empty(2, 0, dtype=torch.long)]
+    expected = [FixedFlips(flips=flips)(model, small, nodes, Budget(2)).accuracy for flips in candidates]
+    assert [accuracy for accuracy, _ in target.score(candidates, "tanh_margin")] == expected
+    batched = torch.cat(list(target.engine("tanh_margin").logits_of(candidates)))
+    for flips, logits in zip(candidates, batched, strict=True):
+        torch.testing.assert_close(logits, ep.models.predict(model, ep.graph.flip_pairs(small, flips)))
 
 
-def test_labels_beyond_the_classes_are_refused(small: Data) -> None:
+def test_labels_beyond_the_number_of_classes_raise(small: Data) -> None:
     with pytest.raises(ValueError, match="labels between 0 and 1, the model's classes, got 7"):
         FGSM()(build("GCN", small), small, torch.arange(2), Budget(1), labels=torch.tensor([0, 7]))
 
 
-def test_local_search_improves_on_its_start_and_never_falls_behind(small: Data) -> None:
+def test_local_search_improves_its_start(small: Data) -> None:
     model, nodes = build("GCN", small), torch.arange(30)
     labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
     gains = []
     for seed in range(3):
         start = RandomFlips()(model, small, nodes, Budget(6), labels=labels, seed=seed)
         search = LocalSearch(start=RandomFlips(), swaps=6)
-        found = search(model, small, nodes, Budget(6), labels=labels, seed=seed)
-        assert found.accuracy <= start.accuracy
-        gains.append(start.accuracy - found.accuracy)
+        improved = search(model, small, nodes, Budget(6), labels=labels, seed=seed)
+        assert improved.accuracy <= start.accuracy
+        gains.append(start.accuracy - improved.accuracy)
     assert sum(gains) >= 0.3
 
 
-def test_dice_leaves_nodes_of_unknown_class_alone(small: Data) -> None:
-    known = torch.arange(small.num_nodes) % 3 > 0
-    data = Data(x=small.x, edge_index=small.edge_index, y=torch.where(known, small.y, -1))
-    nodes = known.nonzero().flatten()
+def test_dice_never_flips_pairs_of_unlabelled_nodes(small: Data) -> None:
+    labelled = torch.arange(small.num_nodes) % 3 > 0
+    data = Data(x=small.x, edge_index=small.edge_index, y=torch.where(labelled, small.y, -1))
+    nodes = labelled.nonzero().flatten()
     for ratio in (0.0, 0.5, 1.0):
         flips = DICE(add_ratio=ratio)(build("GCN", data), data, nodes, Budget(12)).flips
         assert flips.numel()
-        assert bool(known[flips].all())
+        assert bool(labelled[flips].all())
 
 
-def test_dice_spends_its_budget_where_few_classes_are_known() -> None:
+def test_dice_spends_budget_with_few_labelled_nodes() -> None:
     data = ep.datasets.load("csbm")
     nodes = torch.arange(0, data.num_nodes, 25)
     data.y = torch.full_like(data.y, -1).index_copy_(0, nodes, data.y[nodes])
@@ -394,7 +399,7 @@ def test_dice_spends_its_budget_where_few_classes_are_known() -> None:
     assert bool((data.y[result.flips] >= 0).all())
 
 
-def test_dice_goes_by_the_labels_given(small: Data) -> None:
+def test_dice_uses_labels_argument(small: Data) -> None:
     nodes = torch.arange(small.num_nodes)
     labels = nodes % 2
     flips = DICE(add_ratio=0.5)(build("GCN", small), small, nodes, Budget(16), labels=labels).flips
@@ -403,33 +408,32 @@ def test_dice_goes_by_the_labels_given(small: Data) -> None:
         assert bool(labels[u] == labels[v]) == ((u, v) in edges)
 
 
-def test_the_learning_rate_of_prbcd_is_scaled_to_the_problem(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = []
-
-    def ascend(target: Target, block: ep.attacks.Block, budget: Budget, steps: Steps, **_: object) -> ep.attacks.Block:
-        rates.extend([steps.learning_rate(1), steps.learning_rate(4)])
-        return block
-
-    monkeypatch.setattr("edgeproof.attacks.prbcd.ascend", ascend)
-    PRBCD(block_size=100, lr=50)(build("GCN", small), small, torch.arange(20), Budget(12))
+def test_prbcd_scales_learning_rate_to_problem(small: Data) -> None:
+    resampling, fine_tuning = PRBCD(block_size=100, lr=50).stages(small.num_nodes, Budget(12))
     scaled = 50 * math.log2(60 * 59 / 2 / 100) * 12 / (2 * 60)
+    rates = [resampling.learning_rate(1), resampling.learning_rate(4)]
+    rates += [fine_tuning.learning_rate(1), fine_tuning.learning_rate(4)]
     assert rates == pytest.approx([scaled, scaled, scaled, scaled / 2])
 
 
-def test_prbcd_goes_back_to_the_best_block(small: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever comes last: the flips are chosen from the block of lowest accuracy."""
-    model, nodes = build("GCN", small), torch.arange(20)
-    blocks = []
-
-    def ascend(target: Target, block: ep.attacks.Block, *_: object, **settings: object) -> ep.attacks.Block:
-        best = settings["best"]
-        chosen = block.with_flip(torch.zeros_like(block.flip).index_fill(0, torch.tensor([3, 5]), 1.0))
-        best.keep(chosen, torch.tensor(0.1))  # type: ignore[attr-defined]
-        best.keep(block, torch.tensor(0.2))  # type: ignore[attr-defined]
-        blocks.append(chosen)
-        return block
-
-    monkeypatch.setattr("edgeproof.attacks.prbcd.ascend", ascend)
-    monkeypatch.setattr("edgeproof.attacks.prbcd.choose", lambda target, block, *_, **__: block.flipped[0].both)
-    result = PRBCD(block_size=100)(model, small, nodes, Budget(12))
-    assert torch.equal(result.flips, blocks[0].flipped[0].both)
+@pytest.mark.parametrize("fine_tune_steps", [0, 3])
+def test_prbcd_chooses_flips_from_block_of_lowest_accuracy(fine_tune_steps: int, small: Data) -> None:
+    """The best block, not the last one, is fine-tuned and discretized."""
+    model, nodes, budget = build("GCN", small), torch.arange(0, 60, 2), Budget(12)
+    attack = PRBCD(steps=6, fine_tune_steps=fine_tune_steps, block_size=200, samples=1)
+    num_restored = 0
+    for seed in range(10):
+        target = Target(model, small, nodes, small.y[nodes])
+        generator, trace, best = torch.Generator().manual_seed(seed), AttackTrace(target.device), Best()
+        block = initial_block(target, budget, 200, None, generator=generator)
+        for steps in attack.stages(60, budget):
+            block = ascend(target, block, budget, steps, generator=generator, trace=trace, best=best)
+            assert best.block is not None
+            num_restored += best.block is not block
+            block = best.block
+        pairs, p = block.flipped
+        largest = pairs.both[:, ep.attacks.discretize(p, pairs, budget)]
+        result = attack(model, small, nodes, budget, seed=seed)
+        assert torch.equal(result.flips, ep.propagation.Pairs.of(target.strongest([largest], attack.loss), 60).both)
+        assert result.trace == trace.trace
+    assert num_restored >= 5

@@ -1,3 +1,5 @@
+"""The Euclidean projection onto a global budget."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from edgeproof.attacks import project_global, projections
+from edgeproof.attacks import project_global
+from edgeproof.attacks.projections import project_global_nosync, project_global_reference
+from edgeproof.kernels import threshold_search
 
 values = st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=40)
 
 
 @settings(max_examples=300, deadline=None)
 @given(values=values, budget=st.floats(0, 12), spread=st.sampled_from([1e-6, 1.0, 1e4]))
-def test_the_projection_satisfies_its_optimality_conditions(values: list[float], budget: float, spread: float) -> None:
-    """Feasible, and equal to a clipped shift whose size is zero or uses up the budget: that characterises the optimum."""
+def test_project_global_satisfies_optimality_conditions(values: list[float], budget: float, spread: float) -> None:
+    """The result is feasible and a clipped shift of the input; the shift is zero or the budget is spent."""
     p = torch.tensor(values, dtype=torch.float64) * spread
     x = project_global(p, budget)
     scale = max(1.0, float(p.abs().max()))
@@ -34,7 +38,7 @@ def test_the_projection_satisfies_its_optimality_conditions(values: list[float],
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_convex_solver_finds_nothing_nearer(seed: int) -> None:
+def test_project_global_matches_convex_solver(seed: int) -> None:
     random = np.random.default_rng(seed)
     p = random.normal(0.5, 1.0, 8)
     budget = float(random.uniform(0.5, 4))
@@ -54,44 +58,47 @@ def test_a_convex_solver_finds_nothing_nearer(seed: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(values=values, budget=st.floats(0, 12))
-def test_a_projection_stays_where_it_is(values: list[float], budget: float) -> None:
+def test_project_global_is_idempotent(values: list[float], budget: float) -> None:
     once = project_global(torch.tensor(values, dtype=torch.float64), budget)
     torch.testing.assert_close(project_global(once, budget), once, rtol=0, atol=1e-9)
 
 
-def test_large_blocks_agree_with_bisection() -> None:
+def test_project_global_matches_reference_on_large_blocks() -> None:
     p = torch.randn(200_000, generator=torch.Generator().manual_seed(0)) * 0.3
     for budget in (0.0, 1.0, 333.0, 20_000.0, 10**9):
-        low, high = 0.0, 3.0
-        for _ in range(80):
-            middle = (low + high) / 2
-            spent = float((p.double() - middle).clamp(0, 1).sum())
-            low, high = (low, middle) if spent <= budget else (middle, high)
-        shift = 0.0 if float(p.double().clamp(0, 1).sum()) <= budget else high
-        torch.testing.assert_close(project_global(p, budget), (p - shift).clamp(0, 1), rtol=0, atol=1e-6)
+        expected = project_global_reference(p, budget).float()
+        torch.testing.assert_close(project_global(p, budget), expected, rtol=0, atol=1e-6)
 
 
-def test_the_search_of_the_gpu_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its passes, on the CPU: equal to the exact solution up to the rounding of the values."""
+@settings(max_examples=200, deadline=None)
+@given(values=values, budget=st.floats(0, 12), scale=st.sampled_from([1e-6, 1.0, 1e4]))
+def test_project_global_matches_reference(values: list[float], budget: float, scale: float) -> None:
+    p = torch.tensor(values, dtype=torch.float64) * scale
+    expected = project_global_reference(p, budget)
+    atol = 1e-9 * max(1.0, float(p.abs().max()))
+    torch.testing.assert_close(project_global(p, budget), expected, rtol=0, atol=atol)
+
+
+def test_threshold_search_of_gpu_matches_exact_search() -> None:
+    """Five passes without sorting, on the CPU, agree with the exact solution up to rounding."""
     for seed in range(20):
         p = torch.randn(5_000, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
         for budget in (0.0, 10.0 * (seed + 1), 1e9):
-            exact = project_global(p, budget)
-            monkeypatch.setattr(projections, "_SEARCHED", {"cpu"})
-            monkeypatch.setattr(projections, "_PASSES", {"cpu": projections._PASSES["cuda"]})
-            torch.testing.assert_close(project_global(p, budget), exact, rtol=0, atol=1e-7)
-            monkeypatch.undo()
+            limit = torch.full((1,), budget, dtype=torch.float64)
+            ends = threshold_search.bracket(p, limit, p.amax(), passes=5, sort_kinks=False)
+            projected = threshold_search.subtract_threshold(p, ends, limit, p.amax())
+            torch.testing.assert_close(projected, project_global(p, budget), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("values", [torch.full((500_000,), 0.3), torch.rand(100_000), torch.full((4,), 1e6)])
-def test_single_precision_stays_within_the_budget(values: torch.Tensor) -> None:
+def test_float32_projection_keeps_budget(values: torch.Tensor) -> None:
     for budget in (1.0, 200.0):
         assert float(project_global(values, budget).double().sum()) <= budget * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("largest", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_very_large_values_stay_within_the_budget(dtype: torch.dtype, largest: float) -> None:
+def test_projection_of_large_values_keeps_budget(dtype: torch.dtype, largest: float) -> None:
     generator = torch.Generator().manual_seed(0)
     for values in (torch.rand(300, generator=generator, dtype=dtype), torch.ones(7, dtype=dtype)):
         for budget in (0.0, 0.5, 3.0, 100.0):
@@ -101,23 +108,23 @@ def test_very_large_values_stay_within_the_budget(dtype: torch.dtype, largest: f
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 900.0, 1e6])
 @pytest.mark.parametrize("budget", [0.0, 0.3, 7.0, 1e9])
-def test_without_the_host_it_is_the_same(budget: float, scale: float, dtype: torch.dtype) -> None:
+def test_nosync_projection_equals_project_global(budget: float, scale: float, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     for shift in (0.0, -0.5, 0.9):
         p = (torch.rand(500, generator=generator, dtype=dtype) + shift) * scale
-        found, finite = projections.project_global_nosync(p, torch.tensor([budget], dtype=torch.float64))
-        assert bool(finite)
-        assert found.dtype == dtype
-        assert torch.equal(found, project_global(p, budget))
+        projected, valid = project_global_nosync(p, torch.tensor([budget], dtype=torch.float64))
+        assert bool(valid)
+        assert projected.dtype == dtype
+        assert torch.equal(projected, project_global(p, budget))
 
 
-def test_without_the_host_values_that_are_no_numbers_are_told_of() -> None:
+def test_nosync_projection_reports_invalid_values() -> None:
     for bad in (float("nan"), float("inf"), 1e17):
-        _, finite = projections.project_global_nosync(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
-        assert not bool(finite)
+        _, valid = project_global_nosync(torch.tensor([0.5, bad]), torch.ones(1, dtype=torch.float64))
+        assert not bool(valid)
 
 
-def test_values_that_are_no_numbers_raise() -> None:
+def test_invalid_values_raise() -> None:
     for bad in (torch.nan, torch.inf):
         with pytest.raises(ValueError, match="expected finite values"):
             project_global(torch.tensor([0.5, bad]), 1)
@@ -127,7 +134,7 @@ def test_values_that_are_no_numbers_raise() -> None:
         project_global(torch.tensor([1, 2]), 1)
 
 
-def test_edges_of_the_domain() -> None:
+def test_project_global_edge_cases() -> None:
     assert torch.equal(project_global(torch.tensor([0.5, 2.0]), 0), torch.zeros(2))
     assert project_global(torch.empty(0), 3).shape == (0,)
     assert torch.equal(project_global(torch.full((4,), 0.5), 1), torch.full((4,), 0.25))

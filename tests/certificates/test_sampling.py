@@ -1,4 +1,4 @@
-"""Random graphs: the right probabilities, independence, simple graphs, and the same samples however they are drawn."""
+"""Tests of random graphs: probabilities, independence, and reproducibility of samples."""
 
 from __future__ import annotations
 
@@ -10,55 +10,18 @@ import torch
 from scipy.stats import binomtest, chi2, chi2_contingency
 from torch_geometric.data import Data
 
-import edgeproof as ep
-from edgeproof.certificates import sampling
 from edgeproof.certificates.regions import Noise
-from edgeproof.certificates.sampling import Sampler, one_by_one, uniform
-from edgeproof.propagation.adjacency import Pattern
+from edgeproof.certificates.sampling import Sampler, split_batch
+from edgeproof.kernels.reference_sampling import STEP
 
 NOISES = [(0.01, 0.6), (0.3, 0.0), (0.0, 0.4), (0.5, 0.9)]
 
 
 def dense(sampler: Sampler, first: int, count: int) -> torch.Tensor:
-    """Samples as matrices, shape ``[count, nodes, nodes]``."""
+    """Return samples as dense matrices, shape ``[count, nodes, nodes]``."""
     n = sampler.num_nodes
     matrix = sampler.draw(first, count, torch.float64).dense()
     return torch.stack([matrix[s * n : (s + 1) * n, s * n : (s + 1) * n] for s in range(count)])
-
-
-def check_same(one: Pattern, two: Pattern) -> None:
-    for name in ("rowptr", "col", "diagonal"):
-        assert torch.equal(getattr(one, name).cpu(), getattr(two, name).cpu())
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_compiled_and_plain_draws_are_the_same(noise: tuple[float, float], sbm: Data) -> None:
-    sampler = Sampler.of(sbm, Noise(*noise), seed=2**40 + 7)
-    for first, count in ((0, 5), (3, 1), (10**6, 2)):
-        check_same(sampler._draw_compiled(first, count), sampler._draw_with_torch(first, count))
-
-
-@pytest.mark.parametrize("noise", [*NOISES, (0.05, 0.5)])
-@pytest.mark.parametrize("case", ["graph", "sbm", "no edges"])
-def test_draws_on_a_gpu_are_the_same(
-    case: str, noise: tuple[float, float], graph: Data, sbm: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On machines without one by Triton's interpreter."""
-    pytest.importorskip("triton", reason="triton is not installed")
-    if case == "sbm":
-        # Too few gaps at first, so that more must be asked for.
-        monkeypatch.setattr(sampling, "_most_gaps", lambda total, p: 64)
-    data = {
-        "graph": graph,
-        "sbm": sbm,
-        "no edges": Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long)),
-    }[case]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for first, count in ((0, 2), (10**6, 1)):
-        expected = Sampler.of(data, Noise(*noise), seed=2**40 + 7)._draw_with_torch(first, count)
-        found = Sampler.of(data.to(device), Noise(*noise), seed=2**40 + 7)._draw_with_triton(first, count)
-        check_same(found, expected)
-        assert found.longest == int(expected.rowptr.diff().amax())
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -68,7 +31,7 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
     n = sampler.num_nodes
     pattern = adjacency.pattern
     assert torch.equal(pattern.col[pattern.diagonal], torch.arange(3 * n))
-    # Columns ascend within rows, without repeats; nothing joins two samples.
+    # Columns are sorted and unique within rows; no edge joins two samples.
     assert bool((pattern.key.diff() > 0).all())
     assert torch.equal(pattern.row // n, pattern.col // n)
     matrices = dense(sampler, 0, 3)
@@ -77,35 +40,35 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
     assert set(matrices.unique().tolist()) <= {0.0, 1.0}
 
 
-def test_no_two_seeds_have_a_sample_in_common(sbm: Data) -> None:
-    """Nor seeds that are a step of the generator apart."""
-    step = ep.certificates._compiled_sampling.STEP % 2**63
+def test_seeds_have_no_samples_in_common(sbm: Data) -> None:
+    """Also seeds whose difference is the increment of the generator."""
+    step = STEP % 2**63
     graphs = [dense(Sampler.of(sbm, Noise(0.02, 0.5), seed), 0, 3) for seed in (0, 1, step)]
     every = torch.cat(graphs).flatten(1)
     assert every.unique(dim=0).size(0) == 9
 
 
-def test_graphs_side_by_side_are_taken_apart(sbm: Data) -> None:
+def test_split_batch_returns_single_samples(sbm: Data) -> None:
     sampler = Sampler.of(sbm, Noise(0.05, 0.4), seed=3)
-    for number, alone in enumerate(one_by_one(sampler.draw(5, 4), 4)):
-        expected = sampler.draw(5 + number, 1)
-        torch.testing.assert_close(alone.dense(), expected.dense(), rtol=0, atol=0)
-        assert torch.equal(alone.pattern.diagonal, expected.pattern.diagonal)
+    for index, graph in enumerate(split_batch(sampler.draw(5, 4), 4)):
+        expected = sampler.draw(5 + index, 1)
+        torch.testing.assert_close(graph.dense(), expected.dense(), rtol=0, atol=0)
+        assert torch.equal(graph.pattern.diagonal, expected.pattern.diagonal)
 
 
-def test_a_sample_is_the_same_in_any_batch(sbm: Data) -> None:
+def test_samples_do_not_depend_on_batch(sbm: Data) -> None:
     sampler = Sampler.of(sbm, Noise(0.02, 0.5), seed=1)
-    together = dense(sampler, 4, 6)
-    alone = torch.cat([dense(sampler, index, 1) for index in range(4, 10)])
-    assert torch.equal(together, alone)
-    assert not torch.equal(together[0], together[1])
-    other = Sampler.of(sbm, Noise(0.02, 0.5), seed=2)
-    assert not torch.equal(dense(other, 4, 1)[0], together[0])
+    batch = dense(sampler, 4, 6)
+    separate = torch.cat([dense(sampler, index, 1) for index in range(4, 10)])
+    assert torch.equal(batch, separate)
+    assert not torch.equal(batch[0], batch[1])
+    other_seed = Sampler.of(sbm, Noise(0.02, 0.5), seed=2)
+    assert not torch.equal(dense(other_seed, 4, 1)[0], batch[0])
 
 
 @pytest.mark.parametrize("noise", [(0.2, 0.6), (0.05, 0.3)])
-def test_every_pair_is_flipped_with_its_probability_and_independently(noise: tuple[float, float], graph: Data) -> None:
-    """Marginals of all pairs, and all pairs of pairs, by chi-square; with the same seed a fixed outcome."""
+def test_pairs_are_flipped_independently_with_their_probabilities(noise: tuple[float, float], graph: Data) -> None:
+    """Binomial and chi-square tests of all pairs, and of all pairs of pairs; deterministic by the seed."""
     samples, n = 4000, 7
     sampler = Sampler.of(graph, Noise(*noise), seed=0)
     matrices = torch.cat([dense(sampler, first, 100) for first in range(0, samples, 100)]).numpy()
@@ -113,31 +76,21 @@ def test_every_pair_is_flipped_with_its_probability_and_independently(noise: tup
     pairs = list(combinations(range(n), 2))
     present = np.array([[matrices[:, u, v] for u, v in pairs]])[0]
     statistic = 0.0
-    for (u, v), seen in zip(pairs, present, strict=True):
+    for (u, v), drawn in zip(pairs, present, strict=True):
         p = 1 - noise[1] if clean[u, v] else noise[0]
-        assert binomtest(int(seen.sum()), samples, p).pvalue > 1e-4
-        statistic += (seen.sum() - samples * p) ** 2 / (samples * p * (1 - p))
+        assert binomtest(int(drawn.sum()), samples, p).pvalue > 1e-4
+        statistic += (drawn.sum() - samples * p) ** 2 / (samples * p * (1 - p))
     assert 1e-4 < chi2.sf(statistic, len(pairs)) < 1 - 1e-4
     tests = [
-        chi2_contingency(np.histogram2d(one, two, bins=2)[0] + 1e-9, correction=False).pvalue
-        for one, two in combinations(present, 2)
+        chi2_contingency(np.histogram2d(a, b, bins=2)[0] + 1e-9, correction=False).pvalue
+        for a, b in combinations(present, 2)
     ]
-    # Two hundred and ten p-values that are uniform if all is independent.
+    # 210 p-values, uniform if the pairs are independent.
     assert min(tests) > 1e-5
     assert 0.4 < float(np.mean(tests)) < 0.6
 
 
-def test_numbers_are_uniform() -> None:
-    drawn = uniform(3, torch.arange(200)[:, None], torch.arange(500)).numpy()
-    assert ((drawn >= 0) & (drawn < 1)).all()
-    counts = np.histogram(drawn, bins=100, range=(0, 1))[0]
-    assert 1e-3 < chi2.sf(((counts - 1000) ** 2 / 1000).sum(), 99) < 1 - 1e-3
-    # Neighbouring draws and neighbouring samples do not go together.
-    for one, two in ((drawn[:, :-1], drawn[:, 1:]), (drawn[:-1], drawn[1:])):
-        assert abs(np.corrcoef(one.ravel(), two.ravel())[0, 1]) < 0.01
-
-
-def test_without_edges_and_without_pairs() -> None:
+def test_samples_of_graphs_without_edges_or_pairs() -> None:
     empty = Data(x=torch.zeros(4, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
     matrices = dense(Sampler.of(empty, Noise(0.5, 0.5), seed=0), 0, 50)
     assert 0.4 < float(matrices.sum() / (50 * 12)) < 0.6

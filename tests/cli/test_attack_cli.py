@@ -82,7 +82,7 @@ def test_warnings_are_shown_and_kept(run: Run) -> None:
     run("train", "--dataset", "csbm", "--model", "MLP", "--max-epochs", "5", "--quiet")
     code, _, err = run("evaluate", "--model", "model.safetensors", "-e", "0.1", "--attack", "FGSM", "-q")
     assert code == 0
-    assert "warning: the gradient is (nearly) zero" in err
+    assert "warning: EP002: the gradient is (nearly) zero" in err
     assert "does not use the graph" in json.loads(Path("evaluation.json").read_text())["warnings"][0]
 
 

@@ -84,8 +84,8 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     both = Certificate.load("certificate.safetensors")
     assert both.samples == 600
     assert Result.read("certificate.safetensors.json").threat["samples"] == 600
-    counts = ep.certificates.merge([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
-    assert (ep.certificates.SparseSmoothing(0.001, 0.4).decide(counts).grid == both.grid).all()
+    counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
+    assert (ep.certificates.SparseSmoothing(0.001, 0.4).certify_counts(counts).grid == both.grid).all()
     # More samples later: those that are there are kept.
     assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
     assert ep.certificates.ClassCounts.load("1.votes").samples == 400
@@ -94,12 +94,12 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     assert "expected votes of different seeds, got [2] twice: the same samples are in 2.votes" in err
     code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--votes", "3.votes", "--merge", "2.votes")
     assert code == 1
-    assert "expected votes for noise [0.001, 0.5], got those for [0.001, 0.4] in 2.votes" in err
+    assert "expected class counts for noise [0.001, 0.5], got noise [0.001, 0.4] in 2.votes" in err
     assert not Path("2b.votes").exists()
     assert not Path("3.votes").exists()
     code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--votes", "2.votes")
     assert code == 1
-    assert "got those for [0.001, 0.4] in 2.votes: delete it, or use another file" in err
+    assert "got noise [0.001, 0.4] in 2.votes: delete it, or use another file" in err
 
 
 def test_votes_are_merged_without_more_of_them(run: Run) -> None:
@@ -119,7 +119,7 @@ def test_votes_are_merged_without_more_of_them(run: Run) -> None:
 
 def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
-    ask = SmoothedSampler.continue_with
+    ask = SmoothedSampler.extend
 
     def interrupted(self: SmoothedSampler, *arguments: Any) -> Iterator[ClassCounts]:
         for votes in ask(self, *arguments):
@@ -128,7 +128,7 @@ def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.Monkey
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(SmoothedSampler, "continue_with", interrupted)
+        patch.setattr(SmoothedSampler, "extend", interrupted)
         code, _, err = run(*CERTIFY, "--p-del", "0.4", "--memory", "0.001")
     assert code == 130
     kept = ClassCounts.load("certificate.safetensors.votes").samples

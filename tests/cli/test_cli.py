@@ -101,9 +101,9 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         (("--train-set", "averaging=0.5", "--train-set", "averaging=0.2"), "expected one value of averaging, got two"),
         (("--split-index", "1"), "expected --test-on-val and --split-index with --split provided only, got inductive"),
         (("--test-on-val", "--split", "transductive"), "with --split provided only, got transductive"),
-        (("--count", "half_degree"), "expected an attack to train against beside count='half_degree'"),
+        (("--count", "half_degree"), "expected an attack to train against with count='half_degree'"),
         (("--local", "0.5"), "(--attack LRBCD)"),
-        (("--preset", "sturdy", "--max-epochs", "40"), "what you did not name is that of preset 'sturdy'"),
+        (("--preset", "sturdy", "--max-epochs", "40"), "settings that are not given are those of preset 'sturdy'"),
         (("--preset", "sturdy", "--lr", "-1"), "expected lr to be a finite number >= 0, got -1.0\n"),
     ):
         code, _, err = run(*start, "GCN", *arguments)
@@ -172,19 +172,19 @@ def test_unknown_options_and_verbs_are_usage_errors(run: Run) -> None:
 
 
 def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe, longer = loop._describe, (*TRAIN, "--max-epochs", "40")
+    describe, longer = loop._progress_text, (*TRAIN, "--max-epochs", "40")
 
     def interrupted(record: Epoch) -> str:
         if record.epoch == 30:
             raise KeyboardInterrupt
         return describe(record)
 
-    monkeypatch.setattr(loop, "_describe", interrupted)
+    monkeypatch.setattr(loop, "_progress_text", interrupted)
     code, _, err = run(*longer)
     assert code == 130
     assert "the same command goes on from model.safetensors.checkpoint" in err
     assert Path("model.safetensors.checkpoint").exists()
-    monkeypatch.setattr(loop, "_describe", describe)
+    monkeypatch.setattr(loop, "_progress_text", describe)
     assert run(*longer)[0] == 0
     resumed = Path("model.safetensors").read_bytes()
     assert not Path("model.safetensors.checkpoint").exists()
@@ -345,5 +345,5 @@ def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> Non
 def test_labels_of_no_worth_are_one_line_and_in_the_result(run: Run) -> None:
     code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
     assert code == 0
-    assert err.startswith("warning: the model that labels unlabelled nodes has an accuracy of")
-    assert "little better than a constant answer" in Result.read("model.safetensors.json").warnings[0]
+    assert err.startswith("warning: EP101: the pseudo-labels are hardly better than a constant prediction")
+    assert "hardly better than a constant prediction" in Result.read("model.safetensors.json").warnings[0]

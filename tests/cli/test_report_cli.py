@@ -36,12 +36,12 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert "<h1>One [bold] model</h1>" in page
     (found,) = read([tested])
-    assert [row.attack for row in found.attacked[0].rows] == ["DICE", "FGSM", "FGSM"]
+    assert [row.attack for row in found.attacks[0].rows] == ["DICE", "FGSM", "FGSM"]
     assert found.filter is not None
     assert found.filter.gamma == tuple(
         ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist()  # as it was saved, so as it is
     )
-    assert found.certified is not None
+    assert found.certificate is not None
     for command in ("train", "attack", "evaluate", "certify", "report"):
         assert f"edgeproof {command} " in page
     # Single nodes are kept by their ids in the whole graph.
@@ -66,7 +66,7 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     [
         (("nothing",), "no file or folder nothing"),
         (("name=nothing",), "no file or folder nothing"),
-        (("odd.json",), "odd.json cannot be read as JSON"),
+        (("odd.json",), "odd.json is not valid JSON"),
         (("odd.json", "--out", "/dev/null/x"), "cannot write /dev/null/x"),
     ],
 )

@@ -1,6 +1,9 @@
+"""Robustness evaluation: the suite, its warnings and its errors."""
+
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -8,10 +11,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import edgeproof as ep
-from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, GreedyRBCD
-from edgeproof.attacks.suite import standard
+from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, Attack, FixedFlips, GreedyRBCD
+from edgeproof.attacks.base import Target, make_target
+from edgeproof.attacks.suite import Entry, standard
 from edgeproof.evaluation import EvaluationWarning, checks
-from edgeproof.evaluation.evaluate import _cumulative_worst
+from edgeproof.evaluation.evaluate import cumulative_worst, run_suite
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +28,7 @@ def trained() -> tuple[ep.models.GraphModel, ep.splits.Split]:
 
 
 @pytest.mark.parametrize("local", [None, 0.5])
-def test_the_standard_suite(trained: tuple[ep.models.GraphModel, ep.splits.Split], local: float | None) -> None:
+def test_standard_suite(trained: tuple[ep.models.GraphModel, ep.splits.Split], local: float | None) -> None:
     model, split = trained
     data, nodes = split.test.data, split.test.nodes
     found = ep.evaluate(model, data, nodes, [0.1, 0.05], local=local)
@@ -52,14 +56,14 @@ def test_the_standard_suite(trained: tuple[ep.models.GraphModel, ep.splits.Split
     assert "worst" in str(found)
 
 
-def test_own_choice_of_attacks(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+def test_custom_list_of_attacks(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
-    chosen = [FGSM(), FGSM(loss="log_margin"), "DICE"]
-    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], chosen)
+    attacks = [FGSM(), FGSM(loss="log_margin"), "DICE"]
+    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], attacks)
     assert [row.attack for row in found.rows] == ["FGSM(loss='tanh_margin')", "FGSM(loss='log_margin')", "DICE"]
 
 
-def test_the_suite_fits_the_budget_and_the_model() -> None:
+def test_standard_suite_depends_on_budget_and_model() -> None:
     small, large = [ep.Budget(10)], [ep.Budget(10**6)]
     assert {entry.name for entry in standard(small, 1000, "propagate")} > {"exact greedy, log margin", "PRBCD"}
     assert "exact greedy, log margin" not in {entry.name for entry in standard(large, 100_000, "propagate")}
@@ -70,7 +74,7 @@ def test_the_suite_fits_the_budget_and_the_model() -> None:
 
 
 class Scaled(nn.Module):
-    """Hides its gradient behind enormous logits, where the tanh margin is flat, or behind tiny ones."""
+    """Model with scaled logits, which flatten the tanh margin if they are very large or very small."""
 
     def __init__(self, model: nn.Module, scale: float = 1e6) -> None:
         super().__init__()
@@ -82,45 +86,47 @@ class Scaled(nn.Module):
 
 
 class Noisy(Scaled):
+    """Model with noise on its logits."""
+
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         out: Tensor = self.model(x, edge_index, edge_weight)
-        return out + torch.randn_like(out)
+        return out + self.scale * torch.randn_like(out)
 
 
-def test_hidden_gradients_are_noticed_and_do_not_help(
+def test_vanishing_gradient_gives_warning_and_log_margin_still_works(
     trained: tuple[ep.models.GraphModel, ep.splits.Split],
 ) -> None:
     model, split = trained
     data, nodes = split.test.data, split.test.nodes
-    with pytest.warns(EvaluationWarning, match=r"the gradient is \(nearly\) zero"):
+    with pytest.warns(EvaluationWarning, match=r"^EP002: the gradient is \(nearly\) zero"):
         hidden = ep.evaluate(
             Scaled(model), data, nodes, [0.1], [PRBCD(steps=20, fine_tune_steps=0), GreedyRBCD(loss="log_margin")]
         )
     plain = ep.evaluate(model, data, nodes, [0.1], [GreedyRBCD(loss="log_margin")])
-    # The log margin knows no scale: it finds as much behind the large logits.
+    # The log margin does not depend on the scale.
     assert hidden.rows[1].accuracy == pytest.approx(plain.rows[0].accuracy, abs=1 / nodes.numel())
-    assert hidden.warnings
+    assert hidden.warnings[0].startswith("EP002: the gradient is (nearly) zero")
 
 
-@pytest.mark.parametrize(("scale", "word"), [(1e-6, "small"), (6.0, "large")])
-def test_a_scale_that_misleads_is_noticed(
-    scale: float, word: str, trained: tuple[ep.models.GraphModel, ep.splits.Split]
+@pytest.mark.parametrize(("scale", "size"), [(1e-6, "small"), (6.0, "large")])
+def test_unusual_scale_of_logits_gives_warning(
+    scale: float, size: str, trained: tuple[ep.models.GraphModel, ep.splits.Split]
 ) -> None:
-    """Long before the gradient vanishes; attacks that do not depend on the scale are not doubted."""
+    """The warning comes before the gradient vanishes, and only for attacks that depend on the scale."""
     model, split = trained
     data, nodes = split.test.data, split.test.nodes
-    usual, aware = PRBCD(steps=20, fine_tune_steps=0), PRBCD(steps=20, fine_tune_steps=0, loss="scaled_margin")
-    with pytest.warns(EvaluationWarning, match=f"the logits are {word}.*may find little there .PRBCD"):
-        found = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [usual, "DICE"])
+    attack, scaled = PRBCD(steps=20, fine_tune_steps=0), PRBCD(steps=20, fine_tune_steps=0, loss="scaled_margin")
+    with pytest.warns(EvaluationWarning, match=f"^EP003: the logits are {size}.*may be weak .PRBCD"):
+        found = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [attack, "DICE"])
     assert not [problem for problem in found.warnings if "gradient" in problem]
     with warnings.catch_warnings():
         warnings.simplefilter("error", EvaluationWarning)
-        plain = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [aware])
+        plain = ep.evaluate(Scaled(model, scale), data, nodes, [0.1], [scaled])
     assert plain.rows[0].accuracy < found.rows[0].accuracy
 
 
 class Stepped(Scaled):
-    """Rounds edge weights, so that its gradient is zero everywhere, though it listens to every edge."""
+    """Model that rounds edge weights: it uses all edges, but its gradient is zero everywhere."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         weight = x.new_ones(edge_index.size(1)) if edge_weight is None else (edge_weight > 0.5).to(x.dtype)
@@ -128,50 +134,53 @@ class Stepped(Scaled):
         return out
 
 
-def test_a_model_that_hides_its_gradient_falls_to_flips_of_its_imitation(
+def test_model_without_gradient_is_broken_by_transfer_from_surrogate(
     trained: tuple[ep.models.GraphModel, ep.splits.Split],
 ) -> None:
     model, split = trained
     with pytest.warns(EvaluationWarning) as caught:
         found = ep.evaluate(Stepped(model), split.test.data, split.test.nodes, [0.1])
     messages = [str(warning.message) for warning in caught]
-    assert any("the gradient is (nearly) zero" in message for message in messages)
-    assert any("flips found on another model beat all found on this one" in message for message in messages)
+    assert any(message.startswith("EP002: the gradient is (nearly) zero") for message in messages)
+    assert any(message.startswith("EP006: flips transferred from another model beat all") for message in messages)
+    assert found.warnings == tuple(messages)
     assert found.accuracy(0.1) < found.clean_accuracy - 0.1
 
 
-def test_a_model_without_a_graph_is_noticed(sbm: Data) -> None:
-    with pytest.warns(EvaluationWarning, match="either the model does not use the graph"):
+def test_model_that_ignores_graph_gives_warning(sbm: Data) -> None:
+    with pytest.warns(EvaluationWarning, match="Either the model does not use the graph"):
         found = ep.evaluate(ep.models.build("MLP", 21, 2, seed=0), sbm, torch.arange(30), [0.1], ["FGSM"])
     assert found.accuracy(0.1) == found.clean_accuracy
 
 
-def test_random_answers_are_noticed(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+def test_random_output_gives_warning(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
-    message = checks.random_output(Noisy(model), split.test.data)
+    with pytest.warns(EvaluationWarning, match="^EP001: the model has random outputs: two runs on the same graph"):
+        ep.evaluate(Noisy(model, 5e-4), split.test.data, split.test.nodes, [0.1], ["DICE"])
+    message = checks.random_output(Noisy(model, 1.0), split.test.data)
     assert message is not None
-    assert "answers at random" in message
+    assert " 0.0% different predictions" not in message
     assert checks.random_output(model, split.test.data) is None
 
 
-def test_orders_that_should_not_be_are_noticed() -> None:
+def test_checks_of_order_of_accuracies() -> None:
     epsilons = [0.1, 0.05]
     strong = {"PRBCD": torch.tensor([0.5, 0.6]), "FGSM": torch.tensor([0.55, 0.5])}
     assert checks.weak_beats_strong({"DICE": torch.tensor([0.5, 0.5])}, strong, epsilons) == []
     (message,) = checks.weak_beats_strong({"DICE": torch.tensor([0.4, 0.5])}, strong, epsilons)
-    assert "DICE beats all attacks that use gradients at epsilon 0.1: 40.0% against 50.0%" in message
+    assert "DICE beats all attacks that use gradients at epsilon 0.1: accuracy 40.0% against 50.0%" in message
     assert checks.weak_beats_strong({}, strong, epsilons) == []
     (message,) = checks.rising_accuracy(strong, epsilons)
-    assert "FGSM does worse with a larger budget: 50.0% at epsilon 0.05, 55.0% at 0.1" in message
+    assert "FGSM is weaker with a larger budget: accuracy 50.0% at epsilon 0.05, 55.0% at epsilon 0.1" in message
     adaptive = torch.tensor([0.5, 0.5])
     (message,) = checks.transfer_beats_adaptive(torch.tensor([0.6, 0.4]), adaptive, epsilons)
-    assert "at epsilon 0.05: 40.0% against 50.0%" in message
+    assert "at epsilon 0.05: accuracy 40.0% against 50.0%" in message
 
 
-def test_a_surrogate_can_be_given(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+def test_custom_surrogate(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
-    other = ep.models.build("GPRGNN", 21, 2, seed=1)
-    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], [DICE()], surrogate=other)
+    surrogate = ep.models.build("GPRGNN", 21, 2, seed=1)
+    found = ep.evaluate(model, split.test.data, split.test.nodes, [0.1], [DICE()], surrogate=surrogate)
     assert [row.attack for row in found.rows] == ["DICE", "transfer"]
 
 
@@ -188,13 +197,13 @@ def test_a_surrogate_can_be_given(trained: tuple[ep.models.GraphModel, ep.splits
         ({"count": "all"}, ValueError, "unknown count"),
     ],
 )
-def test_bad_calls_are_refused(arguments: dict[str, object], error: type[Exception], message: str, sbm: Data) -> None:
+def test_invalid_arguments_raise(arguments: dict[str, object], error: type[Exception], message: str, sbm: Data) -> None:
     model = ep.models.build("GCN", 21, 2, seed=0)
     with pytest.raises(error, match=message):
         ep.evaluate(model, sbm, torch.arange(10), **{"epsilons": [0.1], **arguments})  # type: ignore[arg-type]
 
 
-def test_nothing_is_warned_about_a_plain_model(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
+def test_ordinary_model_gives_no_warning(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
     with warnings.catch_warnings():
         warnings.simplefilter("error", EvaluationWarning)
@@ -202,62 +211,90 @@ def test_nothing_is_warned_about_a_plain_model(trained: tuple[ep.models.GraphMod
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        *("random_output", "vanishing_gradient", "unusual_scale"),
-        *("weak_beats_strong", "rising_accuracy", "transfer_beats_adaptive"),
-    ],
-)
-def test_every_check_is_asked(check: str, sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = "odd" if check in ("random_output", "vanishing_gradient", "unusual_scale") else ["odd"]
-    monkeypatch.setattr(checks, check, lambda *_, **__: answer)
-    model, other = (ep.models.build("GCN", 21, 2, seed=seed) for seed in (0, 1))
-    with pytest.warns(EvaluationWarning, match="odd"):
-        found = ep.evaluate(model, sbm, torch.arange(20), [0.02], ["FGSM", "DICE"], surrogate=other)
-    assert "odd" in found.warnings
+def test_weak_attack_that_beats_strong_ones_gives_warning(
+    trained: tuple[ep.models.GraphModel, ep.splits.Split],
+) -> None:
+    """The only attack that counts as strong flips one pair of nodes that are no targets."""
+    model, split = trained
+    data, nodes = split.test.data, split.test.nodes
+    weak = FixedFlips(flips=torch.tensor([[0], [1]]))
+    with pytest.warns(EvaluationWarning, match="^EP004: DICE beats all attacks that use gradients at epsilon 0.5"):
+        ep.evaluate(model, data, nodes, [0.5], [weak, "DICE"])
 
 
-def test_labels_may_be_given_where_the_graph_has_none(sbm: Data) -> None:
-    """One of them a class that neither the graph nor the model's answers have."""
+@dataclass(frozen=True, kw_only=True)
+class SmallBudgetOnly(Attack):
+    """Attack that finds nothing with a large budget; it records the seed of each run."""
+
+    largest: int
+    seeds: list[int] = field(default_factory=list)
+
+    def num_steps(self, budget: ep.Budget) -> int:
+        return 0
+
+    def run(self, target: Target, budget: ep.Budget, *, generator: torch.Generator, trace: object) -> Tensor:
+        self.seeds.append(generator.initial_seed())
+        if budget.total > self.largest:
+            return target.data.edge_index[:, :0]
+        return FGSM(loss="log_margin").run(target, budget, generator=generator, trace=trace)  # type: ignore[arg-type]
+
+
+def test_attack_that_is_weaker_with_larger_budget_gives_warning(
+    trained: tuple[ep.models.GraphModel, ep.splits.Split],
+) -> None:
+    model, split = trained
+    data, nodes = split.test.data, split.test.nodes
+    attack = SmallBudgetOnly(largest=ep.Budget.from_epsilon(data, nodes, 0.2).total)
+    with pytest.warns(EvaluationWarning, match="^EP005: SmallBudgetOnly is weaker with a larger budget"):
+        found = ep.evaluate(model, data, nodes, [0.2, 0.4], [attack])
+    assert found.accuracy(0.4) == found.accuracy(0.2) < found.clean_accuracy
+
+
+def test_labels_can_replace_those_of_graph(sbm: Data) -> None:
+    """One of the classes occurs neither in the graph nor in the predictions."""
     model, nodes = ep.models.build("GCN", 21, 3, seed=0), torch.arange(20)
     labels = torch.arange(20) % 3
-    bare = Data(x=sbm.x, edge_index=sbm.edge_index)
+    unlabelled = Data(x=sbm.x, edge_index=sbm.edge_index)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvaluationWarning)
-        found = ep.evaluate(model, bare, nodes, [0.02], labels=labels)
+        found = ep.evaluate(model, unlabelled, nodes, [0.02], labels=labels)
     assert "DICE" not in {row.attack for row in found.rows}
     assert found.accuracy(0.02) <= found.clean_accuracy
 
 
-def test_a_graph_of_one_node() -> None:
+def test_graph_of_one_node() -> None:
     data = Data(x=torch.ones(1, 3), edge_index=torch.empty(2, 0, dtype=torch.long))
     labels = torch.tensor([1])
     found = ep.evaluate(ep.models.build("GCN", 3, 2, seed=0), data, torch.tensor([0]), [0.5], ["FGSM"], labels=labels)
     assert found.accuracy(0.5) == found.clean_accuracy
 
 
-def test_restarts_have_seeds_of_their_own(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
-    original = GreedyRBCD.run
-
-    def run(self: GreedyRBCD, *arguments: object, generator: torch.Generator, **others: object) -> Tensor:
-        seeds.append(generator.initial_seed())
-        return original(self, *arguments, generator=generator, **others)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(GreedyRBCD, "run", run)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvaluationWarning)
-        ep.evaluate(ep.models.build("GCN", 21, 2, seed=0), sbm, torch.arange(20), [0.02], seed=7)
-    # The last one is the attack on the imitation.
-    assert seeds == [7, 8, 9, 7]
+def test_restarts_use_different_seeds(sbm: Data) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(20)
+    attack = SmallBudgetOnly(largest=5)
+    runs = run_suite(
+        make_target(model, sbm, nodes, None, None), [Entry("attack", attack, seeds=(0, 1, 2))], [ep.Budget(5)], seed=7
+    )
+    assert attack.seeds == [7, 8, 9] == [results[0].seed for results in runs["attack"]]
+    (greedy,) = (entry for entry in standard([ep.Budget(5)], 200, "propagate") if isinstance(entry.attack, GreedyRBCD))
+    assert greedy.seeds == (0, 1, 2)
 
 
-def test_what_a_smaller_budget_found_counts_for_a_larger_one(sbm: Data) -> None:
+def test_shared_target_gives_same_results_as_single_calls(sbm: Data) -> None:
+    model, nodes = ep.models.build("GPRGNN", 21, 2, seed=0).eval(), torch.arange(40)
+    target, budgets = make_target(model, sbm, nodes, None, None), [ep.Budget(5), ep.Budget(10)]
+    for attack in (PRBCD(steps=5, block_size=500), DICE(), FGSM(loss="log_margin"), PRBCD(steps=5, block_size=500)):
+        shared = attack.on_target(target, budgets, seed=3)
+        single = attack(model, sbm, nodes, budgets, seed=3)
+        assert all(torch.equal(a.flips, b.flips) for a, b in zip(shared, single, strict=True))
+        assert [(a.accuracy, a.trace, a.path) for a in shared] == [(b.accuracy, b.trace, b.path) for b in single]
+
+
+def test_results_of_smaller_budget_count_for_larger_one(sbm: Data) -> None:
     model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(40)
     bad = ep.attacks.RandomFlips()(model, sbm, nodes, ep.Budget(20))
     good = FGSM(loss="log_margin")(model, sbm, nodes, ep.Budget(20))
     assert good.accuracy < bad.accuracy
-    worst = _cumulative_worst([[bad, good]], [0.1, 0.05])
+    worst = cumulative_worst([[bad, good]], [0.1, 0.05])
     assert worst == [good, good]
-    assert _cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]
+    assert cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]

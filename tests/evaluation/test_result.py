@@ -1,5 +1,8 @@
+"""Result files: write, read, describe and refuse damaged ones."""
+
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -26,46 +29,53 @@ def result(split: Split) -> Result:
     )
 
 
-def test_a_result_comes_back_as_it_was(result: Result, tmp_path: Path) -> None:
+def test_result_file_round_trip(result: Result, tmp_path: Path) -> None:
     result.write(tmp_path / "result.json")
     assert Result.read(tmp_path / "result.json") == result
 
 
-def test_scores_are_found_by_what_they_measure(result: Result) -> None:
+def test_score_is_found_by_nodes_attack_and_epsilon(result: Result) -> None:
     assert result.score() == result.score("test", "clean", 0.0) == 0.75
     with pytest.raises(KeyError, match="no accuracy of val nodes under clean"):
         result.score("val")
 
 
-def test_descriptions_say_what_was_run(split: Split) -> None:
+def test_descriptions_of_split_model_and_environment(split: Split) -> None:
     assert describe_split(split)["train"] == 40
     assert describe_model(ep.models.MLP(5, 3, hidden_channels=2))["parameters"] == 5 * 2 + 2 + 2 * 3 + 3
-    own = describe_model(torch.nn.Linear(2, 1))
-    assert (own["name"], own["settings"], own["parameters"]) == ("Linear", {}, 3)
-    assert own["fingerprint"] != describe_model(torch.nn.Linear(2, 1))["fingerprint"]
-    found = describe_environment()
-    assert found["edgeproof"] == ep.__version__
-    assert found["threads"] == str(torch.get_num_threads())
-    assert found["device"].startswith("cpu (")
-    assert found["device"].endswith(f", {torch.backends.cpu.get_cpu_capability()})")
-    assert re.fullmatch("[0-9a-f]{12}", found["source"])
+    linear = describe_model(torch.nn.Linear(2, 1))
+    assert (linear["name"], linear["settings"], linear["parameters"]) == ("Linear", {}, 3)
+    assert linear["fingerprint"] != describe_model(torch.nn.Linear(2, 1))["fingerprint"]
+    environment = describe_environment()
+    assert environment["edgeproof"] == ep.__version__
+    assert environment["threads"] == str(torch.get_num_threads())
+    assert environment["device"].startswith("cpu (")
+    assert environment["device"].endswith(f", {torch.backends.cpu.get_cpu_capability()})")
+    assert re.fullmatch("[0-9a-f]{12}", environment["source"])
 
 
-def test_damaged_results_are_refused(result: Result, tmp_path: Path) -> None:
+def test_source_hash_covers_the_whole_library() -> None:
+    root, digest = Path(ep.__file__).parent, hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    assert describe_environment()["source"] == digest.hexdigest()[:12]
+
+
+def test_damaged_result_files_are_refused(result: Result, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text("{")
-    with pytest.raises(ValueError, match="is no JSON file"):
+    with pytest.raises(ValueError, match="is not a JSON file"):
         Result.read(path)
     path.write_text("[]")
-    with pytest.raises(ValueError, match="is no result: missing"):
+    with pytest.raises(ValueError, match="is not a result file: missing"):
         Result.read(path)
     result.write(path)
     values = json.loads(path.read_text())
     for change, message in (
         ({"schema": 99}, "schema 99, expected at most 2"),
-        ({"scores": [{"nodes": "test"}]}, "is no result"),
+        ({"scores": [{"nodes": "test"}]}, "is not a result file"),
         ({"scores": [{"nodes": "test", "attack": "clean", "epsilon": 0, "accuracy": 75.0}]}, "0 <= accuracy <= 1"),
-        ({"surprise": 1}, "odd .'surprise'"),
+        ({"surprise": 1}, "unexpected .'surprise'"),
     ):
         path.write_text(json.dumps({**values, **change}))
         with pytest.raises(ValueError, match=message):

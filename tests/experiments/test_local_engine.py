@@ -25,8 +25,8 @@ from edgeproof.experiments.graphs import graph_fingerprint, load_graph
 from edgeproof.experiments.plan import missing_jobs
 from edgeproof.experiments.store import StoreWarning
 from edgeproof.experiments.worker import Setup, keep, run_job, stored_model, train_model
+from edgeproof.training.adversarial import Stage
 from edgeproof.training.checkpoint import Checkpoint, RunState
-from edgeproof.training.stage import Stage
 
 HERE = Path(__file__).parent
 SETUP = Setup("cpu", 1, "a test")
@@ -136,7 +136,7 @@ def test_interrupted_certificate_resumes_from_its_counts(
         patch.setattr(SmoothedSampler, "counts", interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(run_job(job, product.model, SETUP, store))
-    (file,) = store.model_path(job.run.identity).parent.glob("*.votes")
+    (file,) = store.model_path(job.run.identity).parent.glob("*.counts")
     if damaged:
         file.write_bytes(file.read_bytes()[:-100])
     monkeypatch.setattr(SmoothedSampler, "counts", watched)

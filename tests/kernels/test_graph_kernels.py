@@ -1,9 +1,9 @@
-"""What changes a matrix for a step of an attack, in every backend: against the reference, and that against dense matrices."""
+"""Kernels that modify and normalise a sparse matrix: every backend against the reference, and that against dense matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ import edgeproof as ep
 from edgeproof.kernels import dispatch, numba_cpu, reference, triton_gpu
 from edgeproof.kernels.dispatch import Backend
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, Pairs
-from edgeproof.propagation.adjacency import Filled, FilledAt
+from edgeproof.propagation.adjacency import DenseGraph, FixedPairsGraph
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -29,13 +29,13 @@ def device_of(backend: Backend) -> torch.device:
 
 
 def random_graph(
-    nodes: int, edges: int, generator: torch.Generator, dtype: torch.dtype, *, odd: bool = False
+    nodes: int, edges: int, generator: torch.Generator, dtype: torch.dtype, *, multigraph: bool = False
 ) -> Adjacency:
-    """An undirected graph; some nodes have no edge. An odd one has self-loops, and some edges twice."""
+    """Undirected graph with isolated nodes; a multigraph also has self-loops and repeated edges."""
     pairs = torch.triu_indices(nodes, nodes, offset=1)
     pairs = pairs[:, torch.randperm(pairs.size(1), generator=generator)[:edges]]
     both = torch.cat([pairs, pairs.flip(0)], dim=1)
-    if odd:
+    if multigraph:
         loops = torch.arange(0, nodes, 2).expand(2, -1)
         both = torch.cat([both, pairs[:, ::3], pairs[:, ::3].flip(0), loops], dim=1)
     return Adjacency.from_edge_index(both, num_nodes=nodes, dtype=dtype, symmetric=True)
@@ -46,8 +46,10 @@ def arguments(adjacency: Adjacency) -> tuple[Tensor, ...]:
     return pattern.rowptr, pattern.col, pattern.key, adjacency.weight, pattern.diagonal
 
 
-def check_insertion(backend: Backend, nodes: int, edges: int, flips: int, idle: int, dtype: torch.dtype) -> None:
-    """Some of the pairs are edges; idle ones are there again, or for the first time, with 0."""
+def check_insertion(
+    backend: Backend, nodes: int, edges: int, flips: int, idle: int, dtype: torch.dtype, **options: Any
+) -> None:
+    """Insert distinct pairs, some of them edges, and idle pairs: repeated or new, with flip 0."""
     generator = torch.Generator().manual_seed(nodes + edges + flips)
     graph = random_graph(nodes, edges, generator, dtype)
     every = torch.triu_indices(nodes, nodes, offset=1)
@@ -59,14 +61,14 @@ def check_insertion(backend: Backend, nodes: int, edges: int, flips: int, idle: 
     flip = torch.cat(
         [torch.rand(min(flips, every.size(1)), generator=generator, dtype=dtype), torch.zeros(idle, dtype=dtype)]
     )
-    known = [tensor.to(device_of(backend)) for tensor in (*arguments(graph), *pairs, flip)]
-    found = backend.insert_pairs(*known)
-    for mine, expected in zip(found, reference.insert_pairs(*(tensor.cpu() for tensor in known)), strict=True):
-        torch.testing.assert_close(mine.cpu(), expected)
+    inputs = [tensor.to(device_of(backend)) for tensor in (*arguments(graph), *pairs, flip)]
+    inserted = backend.insert_pairs(*inputs, **options)
+    for actual, expected in zip(inserted, reference.insert_pairs(*(tensor.cpu() for tensor in inputs)), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected)
     p = torch.zeros(nodes, nodes, dtype=dtype)
     p.index_put_((pairs[0], pairs[1]), flip, accumulate=True)
     dense, p = graph.dense(), p + p.T
-    rowptr, col, weight, diagonal = (tensor.cpu() for tensor in found)
+    rowptr, col, weight, diagonal = (tensor.cpu() for tensor in inserted)
     row = torch.arange(nodes).repeat_interleave(rowptr.diff())
     changed = torch.zeros_like(p).index_put_((row, col), weight, accumulate=True)
     torch.testing.assert_close(changed, dense + (1 - 2 * dense) * p)
@@ -79,7 +81,7 @@ def check_insertion(backend: Backend, nodes: int, edges: int, flips: int, idle: 
     ("nodes", "edges", "flips", "idle"), [(40, 60, 150, 170), (3, 3, 2, 4), (9, 0, 1, 0), (7, 5, 0, 0)]
 )
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_pairs_are_put_into_sorted_rows(
+def test_insert_pairs_equals_a_dense_update(
     backend: Backend, nodes: int, edges: int, flips: int, idle: int, dtype: torch.dtype
 ) -> None:
     check_insertion(backend, nodes, edges, flips, idle, dtype)
@@ -87,100 +89,93 @@ def test_pairs_are_put_into_sorted_rows(
 
 @settings(max_examples=25, deadline=None)
 @given(nodes=st.integers(2, 12), edges=st.integers(0, 30), flips=st.integers(0, 40), idle=st.integers(0, 9))
-def test_pairs_are_placed_without_sorting(nodes: int, edges: int, flips: int, idle: int) -> None:
+def test_triton_inserts_pairs_by_rank(nodes: int, edges: int, flips: int, idle: int) -> None:
     check_insertion(triton_gpu, nodes, edges, flips, idle, torch.float64)
 
 
-def test_a_gpu_does_not_sort_pairs_where_there_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = random_graph(40, 60, torch.Generator().manual_seed(0), torch.float32)
-    pairs = torch.triu_indices(40, 40, offset=1)[:, ::20]
-    known = [tensor.to(DEVICE) for tensor in (*arguments(graph), *pairs, torch.ones(pairs.size(1)))]
-    expected = reference.insert_pairs(*known)
-    monkeypatch.setattr(reference, "insert_pairs", None)
-    for mine, other in zip(triton_gpu.insert_pairs(*known), expected, strict=True):
-        torch.testing.assert_close(mine, other)
+def test_triton_ranks_few_pairs_and_sorts_many() -> None:
+    assert triton_gpu.ranking_is_faster(40, 160, 41)
+    assert triton_gpu.ranking_is_faster(40, 160, 2000)
+    assert not triton_gpu.ranking_is_faster(40, 160, 2001)
+    assert not triton_gpu.ranking_is_faster(40, 160, 41, new_per_node=2)
+    assert not triton_gpu.ranking_is_faster(40, 160, 41, few_entries=100)
 
 
-@pytest.mark.parametrize(
-    ("where", "limit", "value"), [(triton_gpu, "_LISTED", 2), (reference, "FEW_ENTRIES", 100)], ids=["pairs", "entries"]
-)
-def test_very_many_pairs_are_sorted(where: ModuleType, limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(where, limit, value)
-    monkeypatch.setattr(triton_gpu, "graphs", None)
-    check_insertion(triton_gpu, 40, 60, 41, 0, torch.float32)
+@pytest.mark.parametrize("options", [{"new_per_node": 2}, {"few_entries": 100}], ids=["pairs", "entries"])
+def test_triton_sorts_many_pairs(options: dict[str, int]) -> None:
+    check_insertion(triton_gpu, 40, 60, 41, 0, torch.float32, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("nodes", "widths"), [(30, [6, 6, 6]), (5, [1]), (17, [70, 3]), (9, [])])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-@pytest.mark.parametrize("few", [0, 1 << 20])
-def test_terms_of_a_normalized_matrix(
-    few: int, backend: Backend, nodes: int, widths: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("few_numbers", [0, 1 << 20])
+def test_normalized_terms(
+    few_numbers: int, backend: Backend, nodes: int, widths: list[int], dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(reference, "FEW_NUMBERS", few)
     generator = torch.Generator().manual_seed(nodes)
 
-    def numbers(*shape: int) -> Tensor:
+    def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=dtype)
 
-    b, h, out, back = ([numbers(nodes, width) for width in widths] for _ in range(4))
-    # Not contiguous, as gradients may be.
+    b, h, out, grad_x = ([random(nodes, width) for width in widths] for _ in range(4))
+    # Gradients may be non-contiguous.
     b = [part.T.contiguous().T for part in b]
-    scale = numbers(nodes).abs()
-    given_to = [[part.to(device_of(backend)) for part in parts] for parts in (b, h, out, back)]
-    found = backend.normalized_terms(*given_to, scale.to(device_of(backend)))
-    empty = numbers(nodes, 0)
-    joined = [torch.cat([empty, *parts], dim=1) for parts in (b, h, out, back)]
-    expected = (
+    scale = random(nodes).abs()
+    inputs = [[part.to(device_of(backend)) for part in parts] for parts in (b, h, out, grad_x)]
+    terms = backend.normalized_terms(*inputs, scale.to(device_of(backend)), few_numbers=few_numbers)
+    empty = random(nodes, 0)
+    joined = [torch.cat([empty, *parts], dim=1) for parts in (b, h, out, grad_x)]
+    expected_terms = (
         scale[:, None] * joined[0],
         scale[:, None] * joined[1],
         (joined[0] * joined[2] + joined[3] * joined[1]).sum(dim=1),
     )
-    for mine, other in zip(found, expected, strict=True):
-        # Rows may be filled up with zeros.
-        assert not mine[..., other.size(-1) :].any()
-        torch.testing.assert_close(mine[..., : other.size(-1)].cpu(), other)
+    for actual, expected in zip(terms, expected_terms, strict=True):
+        # Rows may be padded with zeros.
+        assert not actual[..., expected.size(-1) :].any()
+        torch.testing.assert_close(actual[..., : expected.size(-1)].cpu(), expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_of_equal_entries_the_first_is_changed(backend: Backend) -> None:
-    """Edges that are there twice, self-loops, and pairs that are flipped a second time."""
-    graph = random_graph(12, 20, torch.Generator().manual_seed(0), torch.float64, odd=True)
+def test_insert_pairs_changes_the_first_of_equal_entries(backend: Backend) -> None:
+    """With repeated edges, self-loops, and pairs that are flipped twice."""
+    graph = random_graph(12, 20, torch.Generator().manual_seed(0), torch.float64, multigraph=True)
     u, v = torch.triu_indices(12, 12, offset=1)[:, ::2]
     flip = torch.linspace(0.1, 0.4, u.numel(), dtype=torch.float64)
-    known = [tensor.to(device_of(backend)) for tensor in arguments(graph)]
+    inputs = [tensor.to(device_of(backend)) for tensor in arguments(graph)]
     pairs = [tensor.to(device_of(backend)) for tensor in (u, v, flip)]
-    expected = arguments(graph)
+    expected_inputs = arguments(graph)
     for _ in range(2):
-        found = backend.insert_pairs(*known, *pairs)
-        wanted = reference.insert_pairs(*expected, u, v, flip)
-        for mine, other in zip(found, wanted, strict=True):
-            torch.testing.assert_close(mine.cpu(), other)
-        row = torch.arange(12).repeat_interleave(wanted[0].diff())
-        expected = (*wanted[:2], row * 12 + wanted[1], *wanted[2:])
-        known = [tensor.to(device_of(backend)) for tensor in expected]
+        inserted = backend.insert_pairs(*inputs, *pairs)
+        expected = reference.insert_pairs(*expected_inputs, u, v, flip)
+        for actual, expected_tensor in zip(inserted, expected, strict=True):
+            torch.testing.assert_close(actual.cpu(), expected_tensor)
+        row = torch.arange(12).repeat_interleave(expected[0].diff())
+        expected_inputs = (*expected[:2], row * 12 + expected[1], *expected[2:])
+        inputs = [tensor.to(device_of(backend)) for tensor in expected_inputs]
 
 
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_normalization(backend: Backend, dtype: torch.dtype, self_loops: bool) -> None:
+def test_normalize_equals_dense_normalization(backend: Backend, dtype: torch.dtype, self_loops: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     cases = ((40, 60, 9, False), (40, 300, 30, False), (2, 0, 1, False), (40, 60, None, False), (40, 60, 9, True))
-    for nodes, edges, longest, odd in cases:
-        graph = random_graph(nodes, edges, generator, dtype, odd=odd)
+    for nodes, edges, longest, multigraph in cases:
+        graph = random_graph(nodes, edges, generator, dtype, multigraph=multigraph)
         weight = graph.weight * torch.rand(graph.weight.numel(), generator=generator, dtype=dtype)
         dense = graph.with_weight(weight).dense() + (torch.eye(nodes, dtype=dtype) if self_loops else 0)
         degree = dense.sum(dim=1)
         scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
         pattern = graph.pattern
-        given_to = [tensor.to(device_of(backend)) for tensor in (pattern.rowptr, pattern.col, weight, pattern.diagonal)]
-        found, found_scale = backend.normalize(*given_to, self_loops=self_loops, longest=longest)
-        torch.testing.assert_close(found_scale.cpu(), scale)
-        torch.testing.assert_close(graph.with_weight(found.cpu()).dense(), scale[:, None] * dense * scale)
+        inputs = [tensor.to(device_of(backend)) for tensor in (pattern.rowptr, pattern.col, weight, pattern.diagonal)]
+        normalized, actual_scale = backend.normalize(*inputs, self_loops=self_loops, longest=longest)
+        torch.testing.assert_close(actual_scale.cpu(), scale)
+        torch.testing.assert_close(graph.with_weight(normalized.cpu()).dense(), scale[:, None] * dense * scale)
 
 
-def test_normalization_has_a_gradient() -> None:
+def test_normalize_is_differentiable() -> None:
     graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
     pattern = graph.pattern
     weight = torch.rand_like(graph.weight).requires_grad_()
@@ -192,22 +187,21 @@ def test_normalization_has_a_gradient() -> None:
         assert torch.autograd.gradcheck(weights, weight)
 
 
-def test_what_needs_a_gradient_keeps_it() -> None:
-    """Triton's programs know of none, so they are not used then."""
+def test_triton_uses_the_reference_for_inputs_that_require_grad() -> None:
     graph = random_graph(6, 7, torch.Generator().manual_seed(1), torch.float64)
     rowptr, col, key, weight, diagonal = (tensor.to(DEVICE) for tensor in arguments(graph))
     u, v = torch.tensor([[0, 1], [2, 3]], device=DEVICE)
     flip = torch.full((2,), 0.5, dtype=torch.float64, device=DEVICE)
-    for needs in (weight, flip):
-        needs.requires_grad_()
+    for tensor in (weight, flip):
+        tensor.requires_grad_()
         assert triton_gpu.insert_pairs(rowptr, col, key, weight, diagonal, u, v, flip)[2].requires_grad
-        needs.requires_grad_(False)
+        tensor.requires_grad_(False)
     normalized, _ = triton_gpu.normalize(rowptr, col, weight.requires_grad_(), diagonal, self_loops=True, longest=9)
     assert normalized.requires_grad
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_a_table_gives_what_single_products_give(backend: Backend) -> None:
+def test_table_at_equals_pair_scores(backend: Backend) -> None:
     generator = torch.Generator().manual_seed(0)
     b, h = torch.randn(2, 30, 6, generator=generator, dtype=torch.float64)
     node = torch.randn(30, generator=generator, dtype=torch.float64)
@@ -218,28 +212,31 @@ def test_a_table_gives_what_single_products_give(backend: Backend) -> None:
     assert backend.table_at(table, node, u[:0], v[:0]).numel() == 0
 
 
-@pytest.mark.parametrize(("count", "share", "room"), [(3000, 0.3, 2000), (3000, 0.3, 500), (5, 1.0, 5), (5, 0.0, 3)])
+@pytest.mark.parametrize(
+    ("count", "fraction", "capacity"), [(3000, 0.3, 2000), (3000, 0.3, 500), (5, 1.0, 5), (5, 0.0, 3)]
+)
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
-def test_items_are_gathered_as_far_as_there_is_room(backend: Backend, count: int, share: float, room: int) -> None:
+def test_compact_gathers_up_to_the_capacity(backend: Backend, count: int, fraction: float, capacity: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    there = torch.rand(count, generator=generator) < share
-    number, flip = torch.randperm(count, generator=generator), torch.rand(count, generator=generator) + 0.1
-    # What stands behind the room is not to be touched.
-    kept = [torch.full((room + 9,), -1).to(device_of(backend)), torch.ones(room + 9).to(device_of(backend))]
-    buffers = [*(tensor.to(device_of(backend)) for tensor in (there, number, flip)), *(one[:room] for one in kept)]
-    assert int(backend.compact(*buffers)) == int(there.sum())
-    size = min(room, int(there.sum()))
-    assert torch.equal(buffers[3][:size].cpu(), number[there][:size])
-    assert torch.equal(buffers[4][:size].cpu(), flip[there][:size])
-    assert not buffers[4][size:].any()
-    assert bool((kept[0][room:] == -1).all())
-    assert bool((kept[1][room:] == 1).all())
+    mask = torch.rand(count, generator=generator) < fraction
+    index, flip = torch.randperm(count, generator=generator), torch.rand(count, generator=generator) + 0.1
+    # The buffers are views; the elements behind them must not change.
+    out = [torch.full((capacity + 9,), -1).to(device_of(backend)), torch.ones(capacity + 9).to(device_of(backend))]
+    out_index, out_flip = (buffer[:capacity] for buffer in out)
+    inputs = [tensor.to(device_of(backend)) for tensor in (mask, index, flip)]
+    assert int(backend.compact(*inputs, out_index, out_flip)) == int(mask.sum())
+    size = min(capacity, int(mask.sum()))
+    assert torch.equal(out_index[:size].cpu(), index[mask][:size])
+    assert torch.equal(out_flip[:size].cpu(), flip[mask][:size])
+    assert not out_flip[size:].any()
+    assert bool((out[0][capacity:] == -1).all())
+    assert bool((out[1][capacity:] == 1).all())
 
 
 @pytest.mark.parametrize("isolated", [False, True])
 @pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "ChebNetII", "GAT"])
-def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str, isolated: bool) -> None:
-    """Over all pairs, and over some of them: loss, logits and scores, on a graph with a node that may stay isolated."""
+def test_dense_matrix_equals_sparse_matrix(graph: Data, name: str, isolated: bool) -> None:
+    """Loss, logits and scores over all pairs and over some of them, on a graph with a node that may stay isolated."""
     data = Data(x=graph.x.double(), edge_index=graph.edge_index, y=graph.y)
     model = ep.models.build(name, 5, 3, seed=0).double().eval()
     engine = EdgeGradientEngine(model, data, torch.arange(7))
@@ -248,31 +245,31 @@ def test_a_dense_matrix_gives_what_a_sparse_one_gives(graph: Data, name: str, is
         flip = torch.rand(len(pairs), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         if isolated:
             flip[(pairs.u == 6) | (pairs.v == 6)] = 0
-        filled = FilledAt(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
+        filled = FixedPairsGraph(engine.adjacency, pairs.u, pairs.v).perturbed(flip)
         torch.testing.assert_close(filled.dense(), engine.adjacency.perturbed(pairs.both, flip).dense())
-        # As many pairs of weight 0 as there is room for.
+        # Repeated pairs with flip 0 change nothing.
         more = torch.cat([pairs.both, every.both, every.both], dim=1), torch.cat([flip, flip.new_zeros(42)])
-        assert torch.equal(Filled(engine.adjacency).perturbed(*more).dense(), filled.dense())
+        assert torch.equal(DenseGraph(engine.adjacency).perturbed(*more).dense(), filled.dense())
         loss, logits, scores = engine.run_over(filled)
         expected = engine.run_on_tape(pairs.both, flip)
         torch.testing.assert_close((loss, logits), expected[:2])
         assert scores is not None
         assert expected[2] is not None
-        for mine, other in zip(scores, expected[2], strict=True):
-            torch.testing.assert_close(mine.at_many(every, None), other.at(every, None))
+        for actual, expected_scores in zip(scores, expected[2], strict=True):
+            torch.testing.assert_close(actual.at_many(every, None), expected_scores.at(every, None))
 
 
-def test_all_kernels_of_a_run_are_of_the_backend_asked_for(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_uses_the_requested_backend_for_all_kernels(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[str] = []
     choose = dispatch.choose
 
-    def noted(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
-        found = choose(tensors, backend)
-        chosen.append(found.name)
-        return found
+    def recorded(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
+        selected = choose(tensors, backend)
+        chosen.append(selected.name)
+        return selected
 
     engine = EdgeGradientEngine(ep.models.build("GPRGNN", 5, 3, seed=0), graph, torch.arange(7), backend="reference")
-    monkeypatch.setattr(dispatch, "choose", noted)
+    monkeypatch.setattr(dispatch, "choose", recorded)
     flips = torch.tensor([[0, 2], [4, 5]]), torch.tensor([0.5, 1.0])
     engine.run_on_tape(*flips)
     engine.logits(*flips)

@@ -1,4 +1,4 @@
-"""Each architecture against a definition that shares no code with it."""
+"""Each architecture against an independent implementation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dense_matrix(data: Data, weight: Tensor, self_loops: bool) -> Tensor:
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_gcn_is_pygs(num_layers: int, double: Data) -> None:
+def test_gcn_matches_pyg(num_layers: int, double: Data) -> None:
     torch.manual_seed(0)
     model = GCN(5, 3, hidden_channels=4, num_layers=num_layers).double().eval()
     for bias in model.biases:
@@ -54,14 +54,14 @@ def test_gcn_is_pygs(num_layers: int, double: Data) -> None:
     torch.testing.assert_close(model(double.x, double.edge_index, weight), h)
 
 
-def test_mlp_is_a_stack_of_linear_layers(double: Data) -> None:
+def test_mlp_matches_linear_layers(double: Data) -> None:
     model = MLP(5, 3, hidden_channels=4, num_layers=3).double().eval()
     first, second, third = model.layers
     expected = third(second(first(double.x).relu()).relu())
     torch.testing.assert_close(model(double.x, double.edge_index), expected)
 
 
-def test_appnp_is_pygs(double: Data) -> None:
+def test_appnp_matches_pyg(double: Data) -> None:
     model = APPNP(5, 3, hidden_channels=4, K=7, alpha=0.3).double().eval()
     weight = symmetric_weights(double)
     expected = PyGAPPNP(K=7, alpha=0.3)(model.encode(double.x), double.edge_index, weight)
@@ -69,7 +69,7 @@ def test_appnp_is_pygs(double: Data) -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_gat_is_pygs(heads: int, double: Data) -> None:
+def test_gat_matches_pyg(heads: int, double: Data) -> None:
     torch.manual_seed(0)
     model = GAT(5, 3, hidden_channels=4, num_layers=3, heads=heads).double().eval()
     h = double.x
@@ -85,7 +85,7 @@ def test_gat_is_pygs(heads: int, double: Data) -> None:
     torch.testing.assert_close(model(double.x, double.edge_index), h)
 
 
-def test_weights_enter_gats_attention_as_logarithms(double: Data) -> None:
+def test_gat_edge_weight_is_additive_logarithm(double: Data) -> None:
     model = GAT(5, 3, num_layers=1).double()
     weight = symmetric_weights(double)
     (attention,) = model.attentions
@@ -98,14 +98,13 @@ def test_weights_enter_gats_attention_as_logarithms(double: Data) -> None:
     torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
 
 
-def test_gat_survives_large_scores(double: Data) -> None:
+def test_gat_is_finite_for_large_scores(double: Data) -> None:
     model = GAT(5, 3, num_layers=1).double()
     model.attentions[0].sender.data.mul_(1e5)
     assert model(double.x, double.edge_index).isfinite().all()
 
 
-def test_an_edge_of_weight_zero_has_no_say_in_gats_attention() -> None:
-    """However large its score."""
+def test_gat_ignores_zero_weight_edge_with_large_score() -> None:
     model = GAT(2, 2, num_layers=1).double()
     model.attentions[0].sender.data.fill_(1e4)
     x = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -120,7 +119,7 @@ def test_an_edge_of_weight_zero_has_no_say_in_gats_attention() -> None:
 
 @pytest.mark.parametrize("init", ["random", "ppr", "sgc"])
 @pytest.mark.parametrize("K", [1, 4, 10])
-def test_gprgnn_is_a_dense_polynomial(init: str, K: int, double: Data) -> None:
+def test_gprgnn_matches_dense_polynomial(init: str, K: int, double: Data) -> None:
     model = GPRGNN(5, 3, hidden_channels=4, K=K, init=init).double().eval()
     weight = symmetric_weights(double)
     matrix = dense_matrix(double, weight, self_loops=True)
@@ -131,17 +130,17 @@ def test_gprgnn_is_a_dense_polynomial(init: str, K: int, double: Data) -> None:
     torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
 
 
-def test_gprgnn_with_ppr_coefficients_is_appnp(double: Data) -> None:
+def test_gprgnn_with_ppr_coefficients_matches_appnp(double: Data) -> None:
     appnp = APPNP(5, 3, hidden_channels=4, K=6, alpha=0.2).double().eval()
     gprgnn = GPRGNN(5, 3, hidden_channels=4, K=6, alpha=0.2, init="ppr").double().eval()
     gprgnn.mlp.load_state_dict(appnp.mlp.state_dict())
-    # The coefficients were made in single precision.
+    # The coefficients are float32 values.
     torch.testing.assert_close(
         gprgnn(double.x, double.edge_index), appnp(double.x, double.edge_index), rtol=1e-6, atol=1e-6
     )
 
 
-def test_gprgnns_random_start_is_the_papers() -> None:
+def test_gprgnn_random_init_is_normalized() -> None:
     torch.manual_seed(0)
     gammas = torch.stack([GPRGNN(1, 2, hidden_channels=1).gamma.detach() for _ in range(500)])
     torch.testing.assert_close(gammas.abs().sum(dim=1), torch.ones(500))
@@ -149,13 +148,13 @@ def test_gprgnns_random_start_is_the_papers() -> None:
     assert 0.4 < float((gammas > 0).float().mean()) < 0.6
 
 
-def test_unknown_starts_raise() -> None:
+def test_unknown_init_raises() -> None:
     with pytest.raises(ValueError, match="unknown init 'PPR': did you mean 'ppr'"):
         GPRGNN(5, 3, init="PPR")
 
 
-def test_gprgnn_can_begin_where_the_released_scripts_do() -> None:
-    """They draw the coefficients from NumPy's generator before anything else."""
+def test_gprgnn_init_seed_matches_released_scripts() -> None:
+    """They draw the coefficients from NumPy's generator."""
     for seed, K in ((0, 10), (5, 4)):
         bound = (3 / (K + 1)) ** 0.5
         drawn = torch.from_numpy(np.random.RandomState(seed).uniform(-bound, bound, K + 1))
@@ -167,7 +166,7 @@ def test_gprgnn_can_begin_where_the_released_scripts_do() -> None:
     with pytest.raises(ValueError, match="expected init_seed only with init='random'"):
         GPRGNN(5, 3, init="ppr", init_seed=0)
     for wrong in (-1, 1.5, True, 2**32):
-        with pytest.raises(ValueError, match="expected init_seed to be a whole number from 0"):
+        with pytest.raises(ValueError, match="expected init_seed to be an integer from 0 to 4294967295"):
             GPRGNN(5, 3, init_seed=wrong)  # type: ignore[arg-type]
 
 
@@ -205,24 +204,24 @@ def test_chebnet2_equals_its_monomial_expansion(K: int, double: Data) -> None:
     torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
 
 
-def test_chebnet2_starts_as_the_identity(double: Data) -> None:
+def test_chebnet2_is_initialized_as_identity(double: Data) -> None:
     model = ChebNetII(5, 3).eval()
     x = double.x.float()
     torch.testing.assert_close(model(x, double.edge_index), model.encode(x), rtol=1e-5, atol=1e-5)
 
 
-def test_chebnet2_drops_what_it_propagates(double: Data) -> None:
+def test_chebnet2_applies_propagation_dropout(double: Data) -> None:
     model = ChebNetII(5, 3, dropout=0.0, propagation_dropout=0.5).train()
     encoded = torch.stack([model.encode(double.x.float()) for _ in range(200)])
     assert 0.4 < float((encoded == 0).float().mean()) < 0.6
 
 
-def test_chebnet2_asks_for_its_own_learning_rate() -> None:
+def test_chebnet2_filter_has_its_own_learning_rate() -> None:
     model = ChebNetII(5, 3, filter_lr=0.5, filter_weight_decay=0.25)
     _, filter_group = model.parameter_groups()
     assert filter_group == {"params": [model.gamma], "lr": 0.5, "weight_decay": 0.25}
 
 
-def test_heads_must_divide_the_width() -> None:
+def test_gat_width_must_be_divisible_by_heads() -> None:
     with pytest.raises(ValueError, match="divisible by heads, got 64 / 3"):
         GAT(5, 3, heads=3)

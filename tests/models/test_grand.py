@@ -1,4 +1,4 @@
-"""GRAND against its paper's equations, written out with dense matrices."""
+"""GRAND against the equations of its paper with dense matrices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build(**settings: float) -> GRAND:
 
 
 def propagation(data: Data, K: int) -> Tensor:
-    """The matrix that takes features to their mixed-order propagation."""
+    """Mixed-order propagation as a dense matrix."""
     matrix = torch.eye(7, dtype=torch.float64)
     matrix[data.edge_index[0], data.edge_index[1]] = 1
     root = matrix.sum(dim=1) ** -0.5
@@ -45,61 +45,61 @@ def mlp(model: GRAND, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("K", [1, 2, 8])
 @pytest.mark.parametrize("dropnode", [0.0, 0.3])
-def test_the_papers_order_with_dense_matrices(K: int, dropnode: float, double: Data) -> None:
+def test_evaluation_matches_dense_matrices(K: int, dropnode: float, double: Data) -> None:
     model = build(K=K, dropnode=dropnode, input_dropout=0.5).eval()
     expected = mlp(model, propagation(double, K) @ ((1 - dropnode) * double.x))
     torch.testing.assert_close(model(double.x, double.edge_index), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_in_training_the_first_layer_may_come_first(double: Data) -> None:
-    """The same nodes dropped, in the order of the paper and in the faster one."""
+def test_first_layer_commutes_with_propagation_in_training(double: Data) -> None:
+    """The order of the paper and the faster one drop the same nodes."""
     model = build(dropout=0.0).train()
-    # As good as none, but features are propagated at full width for it.
-    in_order = build(dropout=0.0, input_dropout=1e-15).train()
+    # Negligible input dropout, which switches to the order of the paper.
+    paper_order = build(dropout=0.0, input_dropout=1e-15).train()
     assert model.encode(double.x).shape == (7, 4)
-    assert in_order.encode(double.x).shape == (7, 5)
+    assert paper_order.encode(double.x).shape == (7, 5)
     for seed in range(5):
         torch.manual_seed(seed)
         mask = model.drop_nodes(torch.ones(7, 1, dtype=torch.float64))
         expected = mlp(model, propagation(double, 2) @ (mask * double.x))
-        for one in (model, in_order):
+        for variant in (model, paper_order):
             torch.manual_seed(seed)
-            torch.testing.assert_close(one(double.x, double.edge_index), expected, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(variant(double.x, double.edge_index), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_input_dropout_acts_on_propagated_features(double: Data) -> None:
+def test_input_dropout_applies_to_propagated_features(double: Data) -> None:
     model = build(dropnode=0.0, dropout=0.0, input_dropout=0.5).train()
     torch.manual_seed(1)
-    found = model(double.x, double.edge_index)
+    logits = model(double.x, double.edge_index)
     torch.manual_seed(1)
-    # DropNode draws, even where it drops nothing.
+    # DropNode draws random numbers even with probability 0.
     model.drop_nodes(double.x)
     expected = mlp(model, F.dropout(propagation(double, 2) @ double.x, 0.5))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(logits, expected)
 
 
-def test_hidden_units_are_dropped_while_training(double: Data) -> None:
+def test_dropout_applies_to_hidden_units(double: Data) -> None:
     model = build(dropnode=0.0, dropout=0.4).train()
     torch.manual_seed(1)
-    found = model(double.x, double.edge_index)
+    logits = model(double.x, double.edge_index)
     torch.manual_seed(1)
     model.drop_nodes(double.x)
     hidden = F.dropout((propagation(double, 2) @ double.x @ model.first.weight.T + model.first.bias).relu(), 0.4)
-    torch.testing.assert_close(found, hidden @ model.last.weight.T + model.last.bias)
+    torch.testing.assert_close(logits, hidden @ model.last.weight.T + model.last.bias)
 
 
 @pytest.mark.parametrize("dropnode", [0.2, 0.5])
-def test_dropnode_drops_whole_rows_at_its_rate(dropnode: float) -> None:
+def test_dropnode_drops_rows_at_its_rate(dropnode: float) -> None:
     torch.manual_seed(0)
     x = torch.rand(40_000, 3) + 1
     dropped = build(dropnode=dropnode).train().drop_nodes(x)
-    gone = (dropped == 0).all(dim=1)
-    assert torch.equal(dropped[~gone], x[~gone])
+    zero = (dropped == 0).all(dim=1)
+    assert torch.equal(dropped[~zero], x[~zero])
     # Five standard deviations.
-    assert abs(float(gone.double().mean()) - dropnode) < 5 * (dropnode * (1 - dropnode) / 40_000) ** 0.5
+    assert abs(float(zero.double().mean()) - dropnode) < 5 * (dropnode * (1 - dropnode) / 40_000) ** 0.5
 
 
-def test_inference_propagates_the_mean_over_all_ways_to_drop(double: Data) -> None:
+def test_evaluation_equals_mean_over_all_dropnode_masks(double: Data) -> None:
     model = build(dropnode=0.3).eval()
     adjacency = Adjacency.from_data(double).normalized(self_loops=True)
     mean = torch.zeros_like(double.x)
@@ -109,14 +109,14 @@ def test_inference_propagates_the_mean_over_all_ways_to_drop(double: Data) -> No
     torch.testing.assert_close(mixed_order(model.drop_nodes(double.x), adjacency, 2), mean)
 
 
-def test_inference_draws_nothing(double: Data) -> None:
+def test_evaluation_draws_no_random_numbers(double: Data) -> None:
     model = build(input_dropout=0.5).eval()
     state = torch.get_rng_state()
     assert torch.equal(model(double.x, double.edge_index), model(double.x, double.edge_index))
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_sharpening_is_a_power_that_sums_to_one() -> None:
+def test_sharpen_matches_normalized_power() -> None:
     p = torch.tensor([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]], dtype=torch.float64)
     power = p ** (1 / 0.3)
     torch.testing.assert_close(sharpen(p, 0.3), power / power.sum(dim=1, keepdim=True))
@@ -124,13 +124,13 @@ def test_sharpening_is_a_power_that_sums_to_one() -> None:
 
 
 @pytest.mark.parametrize("loss", [losses.tanh_margin, losses.cross_entropy])
-def test_the_objective_written_out(loss: losses.Loss, double: Data) -> None:
-    """Its value, its logits and the gradient of every parameter; the sharpened mean is a constant."""
+def test_objective_matches_definition(loss: losses.Loss, double: Data) -> None:
+    """Value, logits and the gradient of every parameter; the sharpened mean is a constant."""
     model = build(samples=3, temperature=0.4, consistency=0.9, dropout=0.0).train()
     nodes = torch.tensor([0, 4, 5])
     torch.manual_seed(3)
-    found, logits = model.training_objective(double.x, double.edge_index, nodes, double.y[nodes], loss)
-    gradients = torch.autograd.grad(found, list(model.parameters()))
+    objective, logits = model.training_objective(double.x, double.edge_index, nodes, double.y[nodes], loss)
+    gradients = torch.autograd.grad(objective, list(model.parameters()))
 
     torch.manual_seed(3)
     outputs = []
@@ -146,28 +146,30 @@ def test_the_objective_written_out(loss: losses.Loss, double: Data) -> None:
         for node in range(7):
             distance = torch.linalg.vector_norm(target[node] - output.softmax(dim=1)[node])
             expected = expected + 0.9 * distance.square() / (3 * 7)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(objective, expected)
     torch.testing.assert_close(logits, (sum(outputs) / 3)[nodes])
-    for gradient, written_out in zip(gradients, torch.autograd.grad(expected, list(model.parameters())), strict=True):
-        torch.testing.assert_close(gradient, written_out)
+    for gradient, expected_gradient in zip(
+        gradients, torch.autograd.grad(expected, list(model.parameters())), strict=True
+    ):
+        torch.testing.assert_close(gradient, expected_gradient)
 
 
-def test_one_sample_without_consistency_is_the_plain_loss(double: Data) -> None:
+def test_objective_of_one_sample_without_consistency_is_the_loss(double: Data) -> None:
     nodes = torch.tensor([0, 4, 5])
     for input_dropout in (0.0, 0.5):
         model = build(samples=1, consistency=0.0, input_dropout=input_dropout).train()
         torch.manual_seed(2)
-        found, logits = model.training_objective(
+        objective, logits = model.training_objective(
             double.x, double.edge_index, nodes, double.y[nodes], losses.cross_entropy
         )
         torch.manual_seed(2)
         expected = model(double.x, double.edge_index)[nodes]
         assert torch.equal(logits, expected)
-        assert torch.equal(found, losses.cross_entropy(expected, double.y[nodes]))
+        assert torch.equal(objective, losses.cross_entropy(expected, double.y[nodes]))
 
 
-def test_agreement_is_asked_of_nodes_without_labels(double: Data) -> None:
-    """The isolated node 6 does not count, and nobody hears of it: only consistency sees its features."""
+def test_consistency_uses_unlabelled_nodes(double: Data) -> None:
+    """Only the consistency loss depends on the features of the isolated node 6."""
     nodes = torch.tensor([0, 1])
     for consistency in (0.0, 0.7):
         model = build(consistency=consistency).train()
@@ -178,7 +180,7 @@ def test_agreement_is_asked_of_nodes_without_labels(double: Data) -> None:
         assert bool(gradient[6].any()) == (consistency > 0)
 
 
-def test_all_settings_survive_a_file(double: Data, tmp_path: Path) -> None:
+def test_all_settings_round_trip(double: Data, tmp_path: Path) -> None:
     settings = {
         "K": 3,
         "dropnode": 0.1,
@@ -195,16 +197,16 @@ def test_all_settings_survive_a_file(double: Data, tmp_path: Path) -> None:
     assert torch.equal(ep.models.predict(loaded, double), ep.models.predict(model, double))
 
 
-def test_the_defaults_are_its_papers_for_citeseer() -> None:
+def test_defaults_are_those_for_citeseer() -> None:
     assert repr(GRAND(5, 3)) == (
         "GRAND(in_channels=5, out_channels=3, hidden_channels=32, K=2, dropnode=0.5, input_dropout=0.0, dropout=0.2, "
         "samples=2, temperature=0.3, consistency=0.7)"
     )
 
 
-BAD_SETTINGS = {
-    "K": (0, "K to be a whole number >= 1, got 0"),
-    "samples": (1.5, "samples to be a whole number >= 1, got 1.5"),
+INVALID_SETTINGS = {
+    "K": (0, "K to be an integer >= 1, got 0"),
+    "samples": (1.5, "samples to be an integer >= 1, got 1.5"),
     "dropnode": (1.0, "0 <= dropnode < 1, got 1.0"),
     "input_dropout": (-0.1, "0 <= input_dropout < 1, got -0.1"),
     "temperature": (0.0, "0 < temperature <= 1, got 0.0"),
@@ -212,8 +214,8 @@ BAD_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_SETTINGS)
-def test_bad_settings_raise(name: str) -> None:
-    value, message = BAD_SETTINGS[name]
+@pytest.mark.parametrize("name", INVALID_SETTINGS)
+def test_invalid_settings_raise(name: str) -> None:
+    value, message = INVALID_SETTINGS[name]
     with pytest.raises(ValueError, match=f"expected {message}"):
         build(**{name: value})

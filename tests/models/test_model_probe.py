@@ -1,4 +1,4 @@
-"""Questions to a model: each bad habit is found, and named."""
+"""check_model detects and names each defect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data() -> Data:
 
 
 class Base(nn.Module):
-    """A sound model, for others to spoil."""
+    """Correct model, from which the defective ones derive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,19 +40,19 @@ class Noisy(Base):
         return super().forward(F.dropout(x, 0.5), edge_index, edge_weight)
 
 
-class Remembering(Base):
-    """Keeps the first graph that it sees, without saying so."""
+class CachesGraph(Base):
+    """Reuses the first graph, without a ``cached`` attribute."""
 
-    seen: tuple[Tensor, Tensor | None] | None = None
+    cache: tuple[Tensor, Tensor | None] | None = None
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        if self.seen is None:
-            self.seen = edge_index, edge_weight
-        return super().forward(x, *self.seen)
+        if self.cache is None:
+            self.cache = edge_index, edge_weight
+        return super().forward(x, *self.cache)
 
 
-class Holding(nn.Module):
-    """Has a graph of its own, whatever it is shown."""
+class StoresGraph(nn.Module):
+    """Uses a stored graph instead of its argument."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class Holding(nn.Module):
         return out
 
 
-class Rounding(nn.Module):
-    """An edge is there or it is not: no weight in between, no gradient."""
+class RoundsWeights(nn.Module):
+    """Rounds edge weights to 0 or 1, so it has no gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,24 +77,24 @@ class Rounding(nn.Module):
         return h + torch.zeros_like(h).index_add(0, edge_index[1], weight[:, None] * h[edge_index[0]])
 
 
-class Deaf(Base):
-    """Takes edge weights, and does not listen to them; its own messages keep the library from replacing anything."""
+class IgnoresWeight(Base):
+    """Ignores edge weights, and accesses its edge list so that its layers cannot be converted."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return super().forward(x, edge_index) + 0 * edge_index.sum()
 
 
-class Wide(Base):
+class OneClass(Base):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return super().forward(x, edge_index, edge_weight)[:, :1]
 
 
-class Infinite(Base):
+class NonFinite(Base):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return super().forward(x, edge_index, edge_weight) / 0
 
 
-class Broken(Base):
+class Raises(Base):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         raise RuntimeError("no such layer")
 
@@ -112,84 +112,101 @@ class Broken(Base):
     ],
     ids=["GPRGNN", "MLP", "GCNConv", "batch norm", "GAT", "wrapped SAGE", "needs weights"],
 )
-def test_sound_models(model: nn.Module, path: str | None, data: Data) -> None:
+def test_correct_models_pass(model: nn.Module, path: str | None, data: Data) -> None:
     check = ep.evaluation.check_model(model, data)
     assert check.path == path
     assert check.ok == (path is not None)
-    assert len(str(check).splitlines()) == len(check.answers)
+    assert len(str(check).splitlines()) == len(check.results)
 
 
 @pytest.mark.parametrize(
     ("model", "problem"),
     [
-        (Noisy(), r"deterministic in evaluation\? two looks at the same graph differ"),
-        (Remembering(), r"sees every graph anew\? what it says of a graph depends on the graph that it saw before"),
-        (Holding(), r"depends on the edges\? it lets nodes hear each other, but not along the edges that it is shown"),
+        (Noisy(), r"deterministic in evaluation mode\? two runs on the same graph give different logits"),
+        (CachesGraph(), r"no cached graph\? the logits depend on the graph of an earlier call"),
+        (
+            StoresGraph(),
+            r"depends on edges\? the model mixes features between nodes, but not along the edges passed to it",
+        ),
         (
             nn.ModuleList([pyg.GCNConv(21, 2, cached=True)]),
             r"called as model\(x, edge_index\) it raised NotImplementedError",
         ),
-        (pyg.models.GCN(21, 8, 2, 2, cached=True), r"GCNConv has cached=True and answers every graph with the first"),
-        (Rounding(), r"differentiable in the edges\? its logits change with the edges, but the gradient is zero"),
-        (Deaf(), r"weight 0 is no edge\? Deaf does not take an edge of weight 0 for no edge"),
-        (pyg.models.GraphSAGE(21, 8, 2, 2), r"takes no edge weights; edgeproof\.models\.EdgeWeighted\(model\)"),
-        (Wide(), r"expected logits of shape \[nodes, classes\], got \[\d+, 1\]"),
-        (Infinite(), r"logits are not finite"),
-        (Broken(), r"it raised RuntimeError: no such layer"),
+        (
+            pyg.models.GCN(21, 8, 2, 2, cached=True),
+            r"no cached graph\? GCNConv has cached=True and reuses the first graph",
+        ),
+        (RoundsWeights(), r"differentiable in edge weights\? edges change the logits, but the edge gradient is zero"),
+        (
+            IgnoresWeight(),
+            r"zero-weight edge = no edge\? IgnoresWeight treats zero-weight edges differently from missing edges",
+        ),
+        (
+            pyg.models.GraphSAGE(21, 8, 2, 2),
+            r"takes no edge weights; edgeproof\.models\.EdgeWeighted\(model\) adds them",
+        ),
+        (
+            OneClass(),
+            r"expected floating-point logits of shape \[nodes, classes\], got torch\.float32 of shape \[\d+, 1\]",
+        ),
+        (NonFinite(), r"logits are not finite"),
+        (Raises(), r"it raised RuntimeError: no such layer"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
-def test_bad_habits_are_named(model: nn.Module, problem: str, data: Data) -> None:
+def test_defects_are_named(model: nn.Module, problem: str, data: Data) -> None:
     check = ep.evaluation.check_model(model, data)
     assert not check.ok
     with pytest.raises(ValueError, match=problem):
         raise ValueError(" | ".join(check.problems))
 
 
-def test_the_model_is_left_as_it_was(data: Data) -> None:
-    model = Remembering()
+def test_check_model_leaves_model_unchanged(data: Data) -> None:
+    model = CachesGraph()
     before = copy.deepcopy(model.state_dict())
     model.train()
     ep.evaluation.check_model(model, data)
-    assert model.seen is None
+    assert model.cache is None
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize("model", [Remembering(), Holding()], ids=["remembers", "holds"])
-def test_a_graph_that_a_model_has_kept_is_found_after_the_fact(model: nn.Module, data: Data) -> None:
+@pytest.mark.parametrize("model", [CachesGraph(), StoresGraph()], ids=["cached", "stored"])
+def test_graph_cached_before_the_check_is_detected(model: nn.Module, data: Data) -> None:
     model(data.x, data.edge_index)
     check = ep.evaluation.check_model(model, data)
     assert check.path is None
     assert len(check.problems) == 1
-    assert "a graph that it saw before, holds one of its own" in check.problems[0]
+    assert "it reuses the graph of an earlier call, stores its own graph" in check.problems[0]
     nodes = torch.arange(20)
     budget = ep.Budget.from_epsilon(data, nodes, 0.1)
-    with pytest.raises(ValueError, match="lets nodes hear each other, but not along the edges that it is shown"):
+    with pytest.raises(ValueError, match="mixes features between nodes, but not along the edges passed to it"):
         ep.attacks.PRBCD(steps=2, block_size=100)(model, data, nodes, budget)
     for path in (None, "autograd"):
-        with pytest.raises(ValueError, match="lets nodes hear each other"):
+        with pytest.raises(ValueError, match="mixes features between nodes"):
             EdgeGradientEngine(copy.deepcopy(model), data, nodes, path=path)
 
 
-def test_a_cache_still_empty_is_found_by_the_engine(data: Data) -> None:
-    with pytest.raises(ValueError, match="lets nodes hear each other"):
-        EdgeGradientEngine(Remembering(), data, torch.arange(20))
+def test_engine_detects_model_that_fills_its_cache(data: Data) -> None:
+    with pytest.raises(ValueError, match="mixes features between nodes"):
+        EdgeGradientEngine(CachesGraph(), data, torch.arange(20))
 
 
-def test_models_that_cannot_be_copied_are_asked_themselves(data: Data) -> None:
-    locked, keeping = Base(), Remembering()
+def test_models_that_cannot_be_copied_are_checked_directly(data: Data) -> None:
+    locked, caching = Base(), CachesGraph()
     locked.lock = threading.Lock()
     check = ep.evaluation.check_model(locked, data)
     assert check.ok
     assert check.path == "autograd"
-    assert "not asked: it cannot be copied (TypeError: cannot pickle '_thread.lock' object)" in str(check)
+    assert "not tested, because the model cannot be copied (TypeError: cannot pickle '_thread.lock' object)" in str(
+        check
+    )
     assert "by its own edge_weight (it cannot be copied: " in str(check)
-    keeping.seen = data.edge_index, torch.ones(data.edge_index.size(1), requires_grad=True) * 2
-    assert "a graph that it saw before" in ep.evaluation.check_model(keeping, data).problems[0]
+    caching.cache = data.edge_index, torch.ones(data.edge_index.size(1), requires_grad=True) * 2
+    assert "it reuses the graph of an earlier call" in ep.evaluation.check_model(caching, data).problems[0]
 
 
-def test_what_is_no_model_or_no_graph_is_told_so(data: Data) -> None:
+def test_invalid_arguments_raise(data: Data) -> None:
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
         ep.evaluation.check_model("GCN", data)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="call the model once first"):
@@ -201,17 +218,17 @@ def test_what_is_no_model_or_no_graph_is_told_so(data: Data) -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_graphs_without_edges(nodes: int, data: Data) -> None:
+def test_graph_without_edges(nodes: int, data: Data) -> None:
     graph = Data(x=data.x[:nodes], edge_index=data.edge_index[:, :0])
-    for model in (Base(), ep.models.GCN(21, 2), Deaf()):
-        assert ep.evaluation.check_model(model, graph).ok == (not isinstance(model, Deaf) or nodes == 1)
+    for model in (Base(), ep.models.GCN(21, 2), IgnoresWeight()):
+        assert ep.evaluation.check_model(model, graph).ok == (not isinstance(model, IgnoresWeight) or nodes == 1)
 
 
-def test_a_model_that_no_edge_matters_to_is_told_so(data: Data) -> None:
-    assert "no attack on edges can do anything" in str(ep.evaluation.check_model(ep.models.MLP(21, 2), data))
+def test_model_without_edges_is_named(data: Data) -> None:
+    assert "no attack on edges has an effect" in str(ep.evaluation.check_model(ep.models.MLP(21, 2), data))
     assert "no attack" not in str(ep.evaluation.check_model(ep.models.GCN(21, 2), data))
 
 
-def test_a_bad_graph_is_refused(data: Data) -> None:
+def test_directed_graph_raises(data: Data) -> None:
     with pytest.raises(ValueError, match="expected undirected edges"):
         ep.evaluation.check_model(Base(), Data(x=data.x, edge_index=data.edge_index[:, :1]))

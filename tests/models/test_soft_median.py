@@ -1,10 +1,11 @@
-"""The soft median against loops over its definition, and the model over the diffused graph."""
+"""Soft medians against loops over the definition, and the model over the diffused graph."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,36 +17,38 @@ import edgeproof as ep
 from edgeproof.attacks import LRBCD, PRBCD, Attack, GreedyRBCD
 from edgeproof.kernels import dispatch
 from edgeproof.models import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, ppr
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, top_ppr
 
 
-def neighbours(rows: int = 12, k: int = 6, channels: int = 3, nodes: int = 20) -> tuple[Tensor, Tensor, Tensor]:
-    """What nodes say, and some rows' neighbours; no two values are equal."""
+def neighbors(rows: int = 12, k: int = 6, channels: int = 3, nodes: int = 20) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, weights and neighbors of some rows; all values are different."""
     generator = torch.Generator().manual_seed(rows + k)
     x = torch.randn(nodes, channels, generator=generator, dtype=torch.float64)
     index = torch.stack([torch.randperm(nodes, generator=generator)[:k] for _ in range(rows)])
     return x, torch.rand(rows, k, generator=generator, dtype=torch.float64) + 0.1, index
 
 
-def median_by_loop(heard: list[float], weight: list[float]) -> float:
-    """The smallest value such that it and those below it have half of the weight."""
-    reached = 0.0
-    for value, share in sorted((value, share) for value, share in zip(heard, weight, strict=True) if share > 0):
-        reached += share
-        if reached >= sum(weight) / 2:
+def median_by_loop(values: list[float], weights: list[float]) -> float:
+    """Smallest value such that the values up to it have half of the weight."""
+    cumulative = 0.0
+    for value, weight in sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0):
+        cumulative += weight
+        if cumulative >= sum(weights) / 2:
             return value
-    raise AssertionError("expected some weight")
+    raise AssertionError("expected a positive weight")
 
 
 def by_definition(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
     out = []
     for weight, nodes in zip(values, index, strict=True):
-        there = weight > 0
-        weight, heard = weight[there], x[nodes[there]]
-        median = torch.tensor([median_by_loop(column.tolist(), weight.tolist()) for column in heard.T], dtype=x.dtype)
-        distance = (median - heard).norm(dim=1) / x.size(1) ** 0.5
-        share = (-distance / temperature).softmax(dim=0) * weight
-        out.append(weight.sum() * (share[:, None] * heard).sum(dim=0) / share.sum())
+        positive = weight > 0
+        weight, features = weight[positive], x[nodes[positive]]
+        median = torch.tensor(
+            [median_by_loop(column.tolist(), weight.tolist()) for column in features.T], dtype=x.dtype
+        )
+        distance = (median - features).norm(dim=1) / x.size(1) ** 0.5
+        soft = (-distance / temperature).softmax(dim=0) * weight
+        out.append(weight.sum() * (soft[:, None] * features).sum(dim=0) / soft.sum())
     return torch.stack(out)
 
 
@@ -63,8 +66,8 @@ def double(graph: Data) -> Data:
 
 @pytest.mark.parametrize("backend", ["reference", "numba"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weighted_medians_are_those_of_a_loop(backend: str, dtype: torch.dtype) -> None:
-    """Whole numbers, so that many values and halves are equal; a third of the weights are 0."""
+def test_weighted_median_matches_loop(backend: str, dtype: torch.dtype) -> None:
+    """Integers, so that many values and halves are equal; a third of the weights are 0."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 5, (30, 4), generator=generator).to(dtype)
     values = torch.randint(0, 3, (50, 8), generator=generator).to(dtype)
@@ -79,7 +82,7 @@ def test_weighted_medians_are_those_of_a_loop(backend: str, dtype: torch.dtype) 
 
 
 @pytest.mark.parametrize("backend", ["reference", "numba"])
-def test_of_equal_weights_the_lower_middle_is_the_median_however_they_are_scaled(backend: str) -> None:
+def test_weighted_median_of_equal_weights_is_lower_median_at_any_scale(backend: str) -> None:
     x, index = torch.arange(12.0)[:, None], torch.arange(12)[None]
     for scale in range(1, 60):
         values = torch.full((1, 12), 1 / scale)
@@ -87,26 +90,26 @@ def test_of_equal_weights_the_lower_middle_is_the_median_however_they_are_scaled
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.2, 5.0])
-def test_the_soft_median_is_its_definition(temperature: float) -> None:
-    x, values, index = neighbours()
+def test_soft_median_matches_definition(temperature: float) -> None:
+    x, values, index = neighbors()
     values[:, 2] = 0
     torch.testing.assert_close(soft_median(x, values, index, temperature), by_definition(x, values, index, temperature))
 
 
-def test_a_high_temperature_gives_the_weighted_sum() -> None:
-    x, values, index = neighbours()
+def test_high_temperature_gives_weighted_sum() -> None:
+    x, values, index = neighbors()
     torch.testing.assert_close(soft_median(x, values, index, 1e12), torch.einsum("rk,rkc->rc", values, x[index]))
 
 
-def test_a_low_temperature_gives_the_neighbour_nearest_to_the_median() -> None:
-    x, values, index = neighbours()
+def test_low_temperature_gives_neighbor_nearest_to_median() -> None:
+    x, values, index = neighbors()
     values = values / values.sum(dim=1, keepdim=True)
     median = x.gather(0, dispatch.weighted_median(x, values, index))
     nearest = (x[index] - median[:, None]).norm(dim=2).argmin(dim=1)
     torch.testing.assert_close(soft_median(x, values, index, 1e-6), x[index.gather(1, nearest[:, None]).squeeze(1)])
 
 
-def test_an_outlier_moves_the_mean_but_not_the_median() -> None:
+def test_outlier_moves_mean_but_not_median() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(21, 4, generator=generator)
     values, index = torch.full((1, 21), 1 / 21), torch.arange(21)[None]
@@ -118,15 +121,15 @@ def test_an_outlier_moves_the_mean_but_not_the_median() -> None:
         assert (far.mean(dim=0) - x.mean(dim=0)).abs().max() > distance / 25
 
 
-def test_gradients_of_the_soft_median() -> None:
-    x, values, index = neighbours(rows=4, k=5)
+def test_soft_median_passes_gradcheck() -> None:
+    x, values, index = neighbors(rows=4, k=5)
     assert torch.autograd.gradcheck(
         lambda x, a: soft_median(x, a, index, 0.2), (x.requires_grad_(), values.requires_grad_())
     )
 
 
-def test_neighbours_of_weight_zero_have_a_gradient_but_no_say() -> None:
-    """Even one that stands where the median is, with all others far away."""
+def test_zero_weight_neighbor_has_gradient_but_no_effect() -> None:
+    """Even at the position of the median, with all others far away."""
     x = torch.tensor([[0.0, 0.0], [1e3, 0.0], [0.0, 1e3]], requires_grad=True)
     values, index = torch.tensor([[0.0, 1.0, 1.0]], requires_grad=True), torch.arange(3)[None]
     out = soft_median(x, values, index, 0.01)
@@ -137,8 +140,8 @@ def test_neighbours_of_weight_zero_have_a_gradient_but_no_say() -> None:
     assert grad_values[0, 0] < -1e10
 
 
-def test_rows_without_neighbours_give_zero() -> None:
-    x, values, index = neighbours()
+def test_rows_without_neighbors_give_zero() -> None:
+    x, values, index = neighbors()
     values = torch.zeros_like(values).requires_grad_()
     out = soft_median(x.requires_grad_(), values, index, 0.2)
     assert torch.equal(out, torch.zeros_like(out))
@@ -149,42 +152,39 @@ def test_rows_without_neighbours_give_zero() -> None:
     assert soft_median(x, values[:0], index[:0], 0.2).shape == (0, 3)
 
 
-def test_rows_in_parts_are_rows_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two rows of 6 neighbours and 3 channels are 36 numbers, three would be more than 50."""
-    x, values, index = neighbours()
-    module = sys.modules["edgeproof.models.soft_median"]
-    one_part, rows = module._soft_median, list[int]()
+def test_blocks_of_rows_equal_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of 6 neighbors and 3 channels have 36 elements, three would have more than 50."""
+    x, values, index = neighbors()
+    median, rows = dispatch.weighted_median, list[int]()
 
-    def counted(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
+    def spy(x: Tensor, values: Tensor, index: Tensor, **options: Any) -> Tensor:
         rows.append(len(index))
-        found: Tensor = one_part(x, values, index, temperature)
-        return found
+        return median(x, values, index, **options)
 
-    monkeypatch.setattr(module, "_soft_median", counted)
-    found = []
-    # Backwards every part is computed again, in place of what it would have to hold.
-    for block, parts in ((1 << 20, [12]), (50, [2] * 12)):
-        monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(dispatch, "weighted_median", spy)
+    results = []
+    # The backward pass computes every block again instead of storing it.
+    for block_size, expected_rows in ((1 << 20, [12]), (50, [2] * 12)):
         leaves = x.clone().requires_grad_(), values.clone().requires_grad_()
         rows.clear()
-        out = soft_median(*leaves, index, 0.2)
-        found.append((out.detach(), *torch.autograd.grad(out.square().sum(), leaves)))
-        assert rows == parts
-    for mine, expected in zip(*found, strict=True):
-        torch.testing.assert_close(mine, expected)
+        out = soft_median(*leaves, index, 0.2, block_size=block_size)
+        results.append((out.detach(), *torch.autograd.grad(out.square().sum(), leaves)))
+        assert rows == expected_rows
+    for result, expected in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected)
     with torch.inference_mode():
-        torch.testing.assert_close(soft_median(x, values, index, 0.2), found[0][0])
+        torch.testing.assert_close(soft_median(x, values, index, 0.2, block_size=50), results[0][0])
 
 
-def test_bad_inputs_raise() -> None:
-    x, values, index = neighbours()
+def test_invalid_inputs_raise() -> None:
+    x, values, index = neighbors()
     with pytest.raises(ValueError, match=r"one shape \[rows, k\], got \[12, 6\] and \[12, 5\]"):
         soft_median(x, values, index[:, :5], 0.2)
     with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
         soft_median(x, values, index, 0)
-    for beyond in (20, -1, 10**12):
-        with pytest.raises(ValueError, match=rf"expected an index between 0 and 19, got .*{beyond}"):
-            soft_median(x, values, index.masked_fill(index == 3, beyond), 0.2)
+    for invalid in (20, -1, 10**12):
+        with pytest.raises(ValueError, match=rf"expected an index between 0 and 19, got .*{invalid}"):
+            soft_median(x, values, index.masked_fill(index == 3, invalid), 0.2)
     for weight in (-1.0, float("nan")):
         with pytest.raises(ValueError, match=f"expected weights >= 0, got {weight}"):
             soft_median(x, values.masked_fill(index == 3, weight), index, 0.2)
@@ -193,19 +193,19 @@ def test_bad_inputs_raise() -> None:
 
 
 @pytest.mark.parametrize("model", [SoftMedianConv(5, 3), SoftMedianGDC(5, 3)], ids=["layer", "model"])
-def test_bad_edge_weights_raise(model: nn.Module, graph: Data) -> None:
+def test_invalid_edge_weights_raise(model: nn.Module, graph: Data) -> None:
     for weight in (-0.5, float("nan")):
         with pytest.raises(ValueError, match=f"expected weights >= 0, got {weight}"):
             model(graph.x, graph.edge_index, torch.linspace(0.1, 1, 10).index_fill(0, torch.tensor(4), weight))
 
 
-def test_the_layer_takes_no_nodes() -> None:
+def test_layer_accepts_empty_graph() -> None:
     layer = SoftMedianConv(5, 3)
     assert layer(torch.empty(0, 5), torch.empty(2, 0, dtype=torch.long)).shape == (0, 3)
 
 
-def test_the_layer_listens_to_weighted_neighbourhoods() -> None:
-    """Rows from one entry to many, directed, some of weight 0."""
+def test_layer_matches_definition_on_weighted_graph() -> None:
+    """Directed, with rows of one entry to many, some of weight 0."""
     generator = torch.Generator().manual_seed(0)
     matrix = torch.rand(40, 40, generator=generator, dtype=torch.float64)
     matrix = matrix * (matrix > torch.linspace(0.05, 1, 40)[:, None])
@@ -215,40 +215,40 @@ def test_the_layer_listens_to_weighted_neighbourhoods() -> None:
     layer = SoftMedianConv(5, 4, temperature=0.3).double()
     nn.init.normal_(layer.bias)
     h = x @ layer.weight
-    some = matrix.sum(dim=1) > 0
+    nonempty = matrix.sum(dim=1) > 0
     expected = torch.zeros_like(h)
-    expected[some] = by_definition(h, matrix[some], torch.arange(40).expand(40, 40)[some], 0.3)
+    expected[nonempty] = by_definition(h, matrix[nonempty], torch.arange(40).expand(40, 40)[nonempty], 0.3)
     torch.testing.assert_close(
         layer(x, torch.stack([sender, receiver]), matrix[receiver, sender]), expected + layer.bias
     )
-    assert not some.all()
+    assert not nonempty.all()
 
 
-def test_the_layer_has_gradients_in_everything(double: Data) -> None:
+def test_layer_passes_gradcheck_in_features_and_weights(double: Data) -> None:
     layer = SoftMedianConv(5, 4).double()
     weight = torch.linspace(0.1, 1, 10, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, w: layer(x, double.edge_index, w), (double.x.requires_grad_(), weight))
 
 
-def test_the_layer_takes_a_normalised_adjacency(double: Data) -> None:
+def test_layer_accepts_normalized_adjacency(double: Data) -> None:
     layer = SoftMedianConv(5, 4, temperature=1e12).double()
     adjacency = Adjacency.from_data(double).normalized(self_loops=True)
     torch.testing.assert_close(layer(double.x, adjacency), adjacency.dense() @ double.x @ layer.weight)
 
 
-def test_bad_layers_raise() -> None:
-    with pytest.raises(ValueError, match="out_channels to be a whole number >= 1, got 0"):
+def test_invalid_layer_settings_raise() -> None:
+    with pytest.raises(ValueError, match="out_channels to be an integer >= 1, got 0"):
         SoftMedianConv(5, 0)
     with pytest.raises(ValueError, match=r"expected temperature > 0, got -1\.0"):
         SoftMedianConv(5, 3, temperature=-1.0)
 
 
 @pytest.mark.parametrize("k", [3, 7, 64])
-def test_the_model_is_its_definition(k: int, double: Data) -> None:
+def test_model_matches_definition(k: int, double: Data) -> None:
     model = build(k=k, alpha=0.3, temperature=0.5)
     for bias in model.biases:
         nn.init.normal_(bias)
-    # Weights, so that no two entries of a row are equal.
+    # Weights, so that the entries of a row differ.
     row, col = double.edge_index
     weight = (1 + row * col).double() / 10
     matrix = torch.eye(7, dtype=torch.float64)
@@ -256,47 +256,47 @@ def test_the_model_is_its_definition(k: int, double: Data) -> None:
     root = matrix.sum(dim=1) ** -0.5
     pi = 0.3 * torch.linalg.inv(torch.eye(7) - 0.7 * root[:, None] * matrix * root)
     kept = pi.topk(min(k, 7), dim=1)
-    shares = kept.values / kept.values.sum(dim=1, keepdim=True)
-    first = by_definition(double.x @ model.weights[0], shares, kept.indices, 0.5) + model.biases[0]
-    expected = by_definition(first.relu() @ model.weights[1], shares, kept.indices, 0.5) + model.biases[1]
+    weights = kept.values / kept.values.sum(dim=1, keepdim=True)
+    first = by_definition(double.x @ model.weights[0], weights, kept.indices, 0.5) + model.biases[0]
+    expected = by_definition(first.relu() @ model.weights[1], weights, kept.indices, 0.5) + model.biases[1]
     torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
 
 
-def test_hidden_units_are_dropped_while_training(double: Data) -> None:
+def test_dropout_applies_to_hidden_units(double: Data) -> None:
     model = build(k=7, temperature=1e12, dropout=0.4).train()
     # At this temperature the layers are sums over the diffused graph.
-    values, index = ppr.top_ppr(Adjacency.from_data(double).normalized(self_loops=True), 0.15, 7)
+    values, index = top_ppr(Adjacency.from_data(double).normalized(self_loops=True), 0.15, 7)
     matrix = torch.zeros(7, 7, dtype=torch.float64).scatter(1, index, values / values.sum(dim=1, keepdim=True))
     torch.manual_seed(5)
-    found = model(double.x, double.edge_index)
+    logits = model(double.x, double.edge_index)
     torch.manual_seed(5)
     hidden = F.dropout((matrix @ double.x @ model.weights[0] + model.biases[0]).relu(), 0.4)
-    torch.testing.assert_close(found, matrix @ hidden @ model.weights[1] + model.biases[1])
+    torch.testing.assert_close(logits, matrix @ hidden @ model.weights[1] + model.biases[1])
 
 
-def test_isolated_nodes_listen_to_themselves(double: Data) -> None:
+def test_isolated_nodes_depend_on_themselves_only(double: Data) -> None:
     model = build(k=3)
     hidden = (double.x[6] @ model.weights[0] + model.biases[0]).relu()
     torch.testing.assert_close(model(double.x, double.edge_index)[6], hidden @ model.weights[1] + model.biases[1])
 
 
-def test_weight_zero_is_no_edge_for_the_gradient_either(sbm: Data) -> None:
+def test_zero_weight_edges_do_not_change_gradients(sbm: Data) -> None:
     model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 8, "k": 16}, seed=0).double().eval()
     x = sbm.x.double()
     absent = torch.tensor([[0, 1, 2, 3], [100, 101, 102, 103]])
     edges = torch.cat([sbm.edge_index, absent, absent.flip(0)], dim=1)
     ones = torch.ones(sbm.edge_index.size(1), dtype=torch.float64)
-    found = []
+    results = []
     for edge_index, weight in ((sbm.edge_index, ones), (edges, torch.cat([ones, ones.new_zeros(8)]))):
         inputs = x.clone().requires_grad_()
         logits = model(inputs, edge_index, weight)
-        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (inputs, *model.parameters()))))
-    for without, idle in zip(*found, strict=True):
-        torch.testing.assert_close(idle, without)
+        results.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (inputs, *model.parameters()))))
+    for without, with_zeros in zip(*results, strict=True):
+        torch.testing.assert_close(with_zeros, without)
 
 
-def test_the_names_of_nodes_do_not_matter_where_entries_are_left_out(sbm: Data) -> None:
-    """Weighted edges, so that no entries are equal: equal ones are chosen by name."""
+def test_equivariant_to_node_permutation_with_truncated_rows(sbm: Data) -> None:
+    """Weighted edges, so that there are no ties, which are broken by node id."""
     model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 8, "k": 16}, seed=0).double().eval()
     generator = torch.Generator().manual_seed(0)
     matrix = torch.rand(200, 200, generator=generator, dtype=torch.float64)
@@ -306,17 +306,17 @@ def test_the_names_of_nodes_do_not_matter_where_entries_are_left_out(sbm: Data) 
     torch.testing.assert_close(permuted, model(sbm.x.double(), sbm.edge_index, weight)[order])
 
 
-def test_the_same_inputs_give_the_same_bits(sbm: Data) -> None:
-    found = []
+def test_results_are_bitwise_deterministic(sbm: Data) -> None:
+    results = []
     for _ in range(2):
         model = ep.models.build("SoftMedianGDC", 21, 2, seed=0).eval()
         weight = torch.ones(sbm.edge_index.size(1), requires_grad=True)
         logits = model(sbm.x, sbm.edge_index, weight)
-        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (weight, *model.parameters()))))
-    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+        results.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), (weight, *model.parameters()))))
+    assert all(torch.equal(first, second) for first, second in zip(*results, strict=True))
 
 
-def test_edge_gradients_are_those_of_small_steps(double: Data) -> None:
+def test_edge_gradient_matches_finite_differences(double: Data) -> None:
     model, nodes = build(), torch.arange(7)
     engine = EdgeGradientEngine(model, double, nodes)
     assert engine.path == "propagate"
@@ -331,26 +331,39 @@ def test_edge_gradients_are_those_of_small_steps(double: Data) -> None:
     torch.testing.assert_close(gradient, torch.stack(expected), rtol=1e-5, atol=1e-8)
 
 
-def test_a_large_graph_has_its_gradient_whatever_was_attacked_before(
-    sbm: Data, double: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond a size the diffusion has no shortcut: the same model takes it on one graph and must not on the next."""
-    model, pairs = build(k=4), torch.triu_indices(200, 200, offset=1)[:, ::97]
+class DenseUpTo(SoftMedianGDC):
+    """Inverts the diffusion matrix of graphs up to a given size."""
+
+    dense_limit = 100
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        matrix = adjacency.normalized(self_loops=True)
+        values, index = top_ppr(matrix, self.alpha, self.k, dense_limit=self.dense_limit)
+        return self.convolve(h, values / values.sum(dim=1, keepdim=True), index)
+
+
+def test_path_of_large_graph_is_independent_of_earlier_graphs(sbm: Data, double: Data) -> None:
+    """The propagate path supports the diffusion of small graphs only, so one model has different paths."""
+    torch.manual_seed(0)
+    model, pairs = (
+        DenseUpTo(5, 3, hidden_channels=8, k=4).double().eval(),
+        torch.triu_indices(200, 200, offset=1)[:, ::97],
+    )
     sbm.x = sbm.x[:, :5].double()
-    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 100)
     for graph, path in ((sbm, "autograd"), (double, "propagate"), (sbm, "autograd"), (double, "propagate")):
         assert EdgeGradientEngine(model, graph, torch.arange(7)).path == path
-    found = EdgeGradientEngine(model, sbm, torch.arange(50))().at(pairs)
+    gradient = EdgeGradientEngine(model, sbm, torch.arange(50))().at(pairs)
     expected = EdgeGradientEngine(model, sbm, torch.arange(50), path="autograd")().at(pairs)
     assert bool(expected.any())
-    assert torch.equal(found, expected)
-    # And on this very graph, had it been a small one.
-    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 200)
+    assert torch.equal(gradient, expected)
+    model.dense_limit = 200
     fast = EdgeGradientEngine(model, sbm, torch.arange(50))
     assert fast.path == "propagate"
     torch.testing.assert_close(fast().at(pairs), expected)
-    monkeypatch.setattr(ppr, "_SMALL_GRAPH", 100)
-    with pytest.raises(ValueError, match=r"diffusion of more than 100 nodes has no shortcut .* path='autograd'"):
+    model.dense_limit = 100
+    with pytest.raises(
+        ValueError, match=r"diffusion of a graph of more than 100 nodes has no fast edge gradient: .*autograd"
+    ):
         EdgeGradientEngine(model, sbm, torch.arange(50), path="propagate")()
 
 
@@ -363,7 +376,7 @@ def test_a_large_graph_has_its_gradient_whatever_was_attacked_before(
     ],
     ids=lambda attack: type(attack).__name__,
 )
-def test_attacks_change_its_answers(attack: Attack, split: ep.splits.Split) -> None:
+def test_attacks_reduce_accuracy(attack: Attack, split: ep.splits.Split) -> None:
     model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 16}, seed=0)
     ep.train(model, split, max_epochs=60, progress=False)
     graph, nodes = split.test.data, split.test.nodes
@@ -375,7 +388,7 @@ def test_attacks_change_its_answers(attack: Attack, split: ep.splits.Split) -> N
     assert not torch.equal(before, after)
 
 
-def test_every_setting_comes_back(double: Data, tmp_path: Path) -> None:
+def test_all_settings_round_trip(double: Data, tmp_path: Path) -> None:
     model = build(num_layers=3, alpha=0.3, k=4, temperature=0.7, dropout=0.1)
     ep.save(model, tmp_path / "model.safetensors")
     loaded = ep.load(tmp_path / "model.safetensors")
@@ -386,19 +399,19 @@ def test_every_setting_comes_back(double: Data, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"k": 0}, "k to be a whole number >= 1, got 0"),
+        ({"k": 0}, "k to be an integer >= 1, got 0"),
         ({"alpha": 0}, "expected alpha > 0, got 0"),
         ({"alpha": 1.0}, r"expected 0 <= alpha < 1, got 1\.0"),
         ({"temperature": 0.0}, r"expected temperature > 0, got 0\.0"),
         ({"temperature": "hot"}, "expected temperature > 0, got 'hot'"),
     ],
 )
-def test_bad_settings_raise(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(**settings)
 
 
-# A process of its own: what other tests have held before would count as held already.
+# A separate process, because peak memory includes that of earlier tests.
 PEAK = """
 import resource
 
@@ -410,7 +423,7 @@ import edgeproof as ep
 model = ep.models.build("SoftMedianGDC", 50, 3, seed=0).eval()
 generator = torch.Generator().manual_seed(0)
 peaks = []
-# The first, small graph is there to compile and load what both need.
+# The small graph compiles and loads everything first.
 for nodes, edges in ((100, 200), (19_717, 44_324)):
     pairs = torch.randint(0, nodes, (2, edges), generator=generator)
     x = torch.randn(nodes, 50, generator=generator)
@@ -423,8 +436,8 @@ print(peaks[1] - peaks[0])
 
 
 @pytest.mark.slow
-def test_a_graph_as_large_as_pubmed_stays_within_memory() -> None:
-    """All entries of its diffusion would take 1.5 GB."""
+def test_memory_is_bounded_on_graph_of_pubmed_size() -> None:
+    """The whole diffusion matrix would take 1.5 GB."""
     pytest.importorskip("resource", reason="peak memory is only known on Unix")
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     # In kilobytes.

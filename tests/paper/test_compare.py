@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-import edgeproof as ep
-from edgeproof.experiments import Store, compare, measure, recipe
 from edgeproof.experiments.compare import Cell, Comparison, Figure
 from edgeproof.experiments.measure import Measure, value
 from edgeproof.experiments.paper import Column, Printed, Row
 from edgeproof.experiments.recipe import Recipe
-from edgeproof.experiments.store import Record
 from edgeproof.experiments.tables import find
+
+import edgeproof as ep
+from edgeproof.experiments import Store, compare, measure, recipe
+from edgeproof.experiments.store import Record
 from edgeproof.splits import Split
 
 ROW = Row("inductive", "csbm", "GPRGNN", False, "LRBCD", 0.2)

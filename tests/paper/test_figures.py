@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from edgeproof.experiments.figures import figures_page, write_drawing
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import STAND_IN, Row
+from edgeproof.experiments.recipe import GRAPHS, Recipe
+from edgeproof.experiments.work import keep, read_off, work
 
 from edgeproof.attacks import LRBCD, PRBCD
 from edgeproof.experiments import (
@@ -23,11 +28,6 @@ from edgeproof.experiments import (
     find_figure,
     missing,
 )
-from edgeproof.experiments.figures import figures_page, write_drawing
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import STAND_IN, Row
-from edgeproof.experiments.recipe import GRAPHS, Recipe
-from edgeproof.experiments.work import keep, read_off, work
 
 PAPER = {
     "fig:starplot",

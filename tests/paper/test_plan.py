@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from edgeproof.experiments.measure import Measure
+from edgeproof.experiments.paper import Row, printed
+from edgeproof.experiments.recipe import Recipe, protocols_of
 
 from edgeproof.attacks import LRBCD, PRBCD
 from edgeproof.experiments import TABLES, Store, Table, find, missing, paper
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row, printed
 from edgeproof.experiments.plan import measures
-from edgeproof.experiments.recipe import Recipe, protocols_of
 from edgeproof.experiments.store import key_of
 
 

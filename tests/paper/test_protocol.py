@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
-from edgeproof.experiments import recipe
 from edgeproof.experiments.measure import Measure
 from edgeproof.experiments.paper import STAND_IN, Row
 from edgeproof.experiments.recipe import Recipe
+
+from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
+from edgeproof.experiments import recipe
 from edgeproof.experiments.store import key_of
 from edgeproof.training import TrainConfig
 

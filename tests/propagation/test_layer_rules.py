@@ -1,4 +1,4 @@
-"""Models of PyG's layers: the same logits, and the fast gradient equal to the slow one, without a line of theirs changed."""
+"""Conversion of models of PyG layers: equal logits, and a fast gradient equal to that of autograd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg
 
 
 class Stack(nn.Module):
-    """Layers one after another, some of PyG; these take edge weights."""
+    """Sequence of layers that takes edge weights."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Stack(nn.Module):
 
 
 class Weightless(Stack):
-    """The same; these take none."""
+    """Sequence of layers that takes no edge weights."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:  # type: ignore[override]
         for layer in self.layers:
@@ -46,7 +46,7 @@ def perceptron(channels: int) -> nn.Module:
     return nn.Sequential(nn.Linear(channels, 6), nn.Tanh(), nn.Linear(6, 2))
 
 
-# Models that have edge weights of their own, which the slow path uses as they are.
+# Models with edge weights: the autograd path uses them directly.
 WEIGHTED: dict[str, Callable[[], nn.Module]] = {
     "GCN": lambda: pyg.models.GCN(5, 4, 2, 2),
     "GCN, batch norm, jumping knowledge": lambda: pyg.models.GCN(5, 4, 3, 2, norm="batch_norm", jk="cat"),
@@ -57,7 +57,7 @@ WEIGHTED: dict[str, Callable[[], nn.Module]] = {
     "GraphConv": lambda: Stack(pyg.GraphConv(5, 4), nn.Tanh(), pyg.GraphConv(4, 2)),
     "one layer twice": lambda: Stack(*[pyg.GCNConv(5, 5)] * 2, nn.Linear(5, 2)),
 }
-# Models that have none.
+# Models without edge weights.
 WEIGHTLESS: dict[str, Callable[[], nn.Module]] = {
     "GAT": lambda: pyg.models.GAT(5, 4, 2, 2),
     "GAT, heads": lambda: pyg.models.GAT(5, 8, 3, 2, heads=4, dropout=0.3),
@@ -82,7 +82,7 @@ def data(graph: Data) -> Data:
     return graph
 
 
-def made(build: Callable[[], nn.Module]) -> nn.Module:
+def build_model(build: Callable[[], nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     model = build().double()
     for module in model.modules():
@@ -97,7 +97,7 @@ def all_pairs(nodes: int) -> Tensor:
 
 
 def by_autograd(model: nn.Module, data: Data, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and its gradient at all pairs, each of them an edge of its own weight."""
+    """Loss and its gradient at all pairs, each an edge of its own weight."""
     n = int(data.num_nodes or 0)
     u, v = all_pairs(n)
     clean, start = torch.zeros(2, n, n, dtype=torch.float64)
@@ -111,18 +111,18 @@ def by_autograd(model: nn.Module, data: Data, pairs: Tensor, flip: Tensor) -> tu
 
 
 @pytest.mark.parametrize("name", [*WEIGHTED, *WEIGHTLESS])
-def test_the_fast_gradient_is_the_slow_one(name: str, data: Data) -> None:
-    model = made((WEIGHTED | WEIGHTLESS)[name]).eval()
+def test_propagate_path_matches_autograd(name: str, data: Data) -> None:
+    model = build_model((WEIGHTED | WEIGHTLESS)[name]).eval()
     n = int(data.num_nodes or 0)
     flips, weight = torch.tensor([[0, 1, 2], [1, 4, 6]]), torch.tensor([0.5, 0.25, 1.0], dtype=torch.float64)
     engine = EdgeGradientEngine(model, data, torch.arange(n))
     assert engine.path == "propagate"
-    found = engine(flips, weight)
-    # Of a model with weights of its own the slow path asks the model itself; of any other the wrapped one.
-    slow = model if name in WEIGHTED else EdgeWeighted(model).eval()
-    loss, expected = by_autograd(slow, data, flips, weight)
-    torch.testing.assert_close(found.loss, loss, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
+    gradient = engine(flips, weight)
+    # Models without edge weights are differentiated in their converted form.
+    reference = model if name in WEIGHTED else EdgeWeighted(model).eval()
+    loss, expected = by_autograd(reference, data, flips, weight)
+    torch.testing.assert_close(gradient.loss, loss, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradient.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
     assert bool(expected.any())
     forced = EdgeGradientEngine(model, data, torch.arange(n), path="autograd")
     assert forced.path == "autograd"
@@ -130,14 +130,14 @@ def test_the_fast_gradient_is_the_slow_one(name: str, data: Data) -> None:
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_models_without_weights_are_refused_until_they_are_wrapped(name: str, data: Data) -> None:
-    model = made(WRAPPED[name]).eval()
+def test_weightless_layers_need_the_adapter(name: str, data: Data) -> None:
+    model = build_model(WRAPPED[name]).eval()
     n = int(data.num_nodes or 0)
-    with pytest.raises(ValueError, match=r"takes no edge weights; edgeproof\.models\.EdgeWeighted\(model\)"):
+    with pytest.raises(ValueError, match=r"takes no edge weights; edgeproof\.models\.EdgeWeighted\(model\) adds them"):
         EdgeGradientEngine(model, data, torch.arange(n))
     wrapped = EdgeWeighted(model).eval()
     torch.testing.assert_close(wrapped(data.x, data.edge_index), model(data.x, data.edge_index))
-    # An edge of weight 0 is no edge.
+    # An edge of weight 0 equals no edge.
     kept = torch.ones(data.edge_index.size(1), dtype=torch.float64)
     removed = (data.edge_index == torch.tensor([[0], [1]])).all(0) | (data.edge_index == torch.tensor([[1], [0]])).all(
         0
@@ -149,25 +149,25 @@ def test_models_without_weights_are_refused_until_they_are_wrapped(name: str, da
     flips, weight = torch.tensor([[0, 2], [1, 6]]), torch.tensor([0.5, 0.25], dtype=torch.float64)
     engine = EdgeGradientEngine(wrapped, data, torch.arange(n))
     assert engine.path == "propagate"
-    found = engine(flips, weight)
+    gradient = engine(flips, weight)
     loss, expected = by_autograd(wrapped, data, flips, weight)
-    torch.testing.assert_close(found.loss, loss, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(gradient.loss, loss, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradient.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
-def test_parameters_are_shared(data: Data) -> None:
-    model = made(WEIGHTED["GCN"])
-    adopted = convert_pyg_layers(model, data)
-    assert {id(p) for p in adopted.parameters()} == {id(p) for p in model.parameters()}
+def test_converted_model_shares_parameters(data: Data) -> None:
+    model = build_model(WEIGHTED["GCN"])
+    converted = convert_pyg_layers(model, data)
+    assert {id(p) for p in converted.parameters()} == {id(p) for p in model.parameters()}
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
     with torch.no_grad():
-        torch.testing.assert_close(adopted.eval()(data.x, data.edge_index), model.eval()(data.x, data.edge_index))
+        torch.testing.assert_close(converted.eval()(data.x, data.edge_index), model.eval()(data.x, data.edge_index))
 
 
 class Changing(nn.Module):
-    """A model with things to change that are no values of parameters."""
+    """Model with state other than parameter values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,8 +193,8 @@ CHANGES: dict[str, Callable[[nn.Module], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_became_of_a_model_since_it_was_first_seen(change: str, data: Data) -> None:
-    model = made(Changing).eval()
+def test_engine_uses_current_state_of_model(change: str, data: Data) -> None:
+    model = build_model(Changing).eval()
     before = EdgeGradientEngine(model, data, torch.arange(7)).logits()
     CHANGES[change](model)
     data.x = data.x.to(next(model.parameters()).dtype)
@@ -204,8 +204,8 @@ def test_what_became_of_a_model_since_it_was_first_seen(change: str, data: Data)
     assert engine.logits().dtype != before.dtype or not torch.allclose(engine.logits(), before)
 
 
-def test_a_wrapped_model_is_compared_after_it_was_cast_and_only_once(data: Data) -> None:
-    model = made(Changing).float().eval()
+def test_adapter_compares_logits_on_first_call_only(data: Data) -> None:
+    model = build_model(Changing).float().eval()
     wrapped = EdgeWeighted(model).double()
     weight = torch.linspace(0, 1, 10, dtype=torch.float64)
     wrapped.eval()(data.x, data.edge_index, weight)
@@ -214,20 +214,20 @@ def test_a_wrapped_model_is_compared_after_it_was_cast_and_only_once(data: Data)
     assert wrapped.state_dict().keys() == {f"inner.{name}" for name in model.state_dict()}
     late = EdgeWeighted(model)
     model.scale = 1.0
-    with pytest.raises(UnsupportedLayerError, match="it gives other logits with its layers replaced"):
+    with pytest.raises(UnsupportedLayerError, match="its logits change when its layers are replaced"):
         late(data.x, data.edge_index)
 
 
-def test_training_with_dropout_inside_a_layer_drops_messages(data: Data) -> None:
-    model = EdgeWeighted(made(lambda: Weightless(pyg.GATConv(5, 2, dropout=0.5))).train())
+def test_converted_layers_apply_dropout_in_training(data: Data) -> None:
+    model = EdgeWeighted(build_model(lambda: Weightless(pyg.GATConv(5, 2, dropout=0.5))).train())
     assert model.training
     assert not torch.equal(model(data.x, data.edge_index), model(data.x, data.edge_index))
     model.eval()
     assert torch.equal(model(data.x, data.edge_index), model(data.x, data.edge_index))
 
 
-class Looks(nn.Module):
-    """Hands its layer a graph of its own making."""
+class DefaultsWeights(nn.Module):
+    """Accesses its edge list outside of its layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,8 +240,8 @@ class Looks(nn.Module):
         return out
 
 
-class Secret(nn.Module):
-    """Has messages beside those of its layer."""
+class ExtraMessages(nn.Module):
+    """Has messages outside of its layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ class Secret(nn.Module):
 
 
 class Validating(Stack):
-    """Wants a tensor, and says so in its own way."""
+    """Raises its own error unless it gets a tensor."""
 
     def __init__(self, error: type[Exception]) -> None:
         super().__init__(pyg.GCNConv(5, 2))
@@ -269,30 +269,30 @@ class Validating(Stack):
 
 
 class Locked(Stack):
-    """Cannot be copied."""
+    """Has a lock, so it cannot be copied."""
 
     def __init__(self) -> None:
         super().__init__(pyg.GCNConv(5, 2))
         self.lock = threading.Lock()
 
 
-class Keeping(Stack):
-    """Keeps what it has computed, with its history."""
+class StoresOutput(Stack):
+    """Stores its output with its autograd history, so it cannot be copied."""
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        self.kept = super().forward(x, edge_index, edge_weight)
-        return self.kept
+        self.output = super().forward(x, edge_index, edge_weight)
+        return self.output
 
 
 def called_before() -> nn.Module:
-    model = Keeping(pyg.GCNConv(5, 2)).double()
+    model = StoresOutput(pyg.GCNConv(5, 2)).double()
     model(torch.ones(7, 5, dtype=torch.float64), torch.tensor([[0, 1], [1, 0]]))
     return model
 
 
-SLOW: list[Callable[[], nn.Module]] = [
-    Looks,
-    Secret,
+UNSUPPORTED: list[Callable[[], nn.Module]] = [
+    DefaultsWeights,
+    ExtraMessages,
     lambda: Stack(pyg.GCNConv(5, 2, improved=True)),
     *(partial(Validating, error) for error in (ValueError, AssertionError, RuntimeError, NotImplementedError)),
     Locked,
@@ -300,16 +300,16 @@ SLOW: list[Callable[[], nn.Module]] = [
 ]
 
 
-@pytest.mark.parametrize("build", SLOW)
-def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Module], data: Data) -> None:
-    model = made(build).eval()
+@pytest.mark.parametrize("build", UNSUPPORTED)
+def test_unsupported_models_take_autograd_path(build: Callable[[], nn.Module], data: Data) -> None:
+    model = build_model(build).eval()
     with pytest.raises(UnsupportedLayerError):
         convert_pyg_layers(model, data)
     n = int(data.num_nodes or 0)
     engine = EdgeGradientEngine(model, data, torch.arange(n))
     assert engine.path == "autograd"
-    nothing = torch.empty(2, 0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
-    expected = by_autograd(model, data, *nothing)[1]
+    no_flips = torch.empty(2, 0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+    expected = by_autograd(model, data, *no_flips)[1]
     torch.testing.assert_close(engine().at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
@@ -330,18 +330,18 @@ def test_what_cannot_be_replaced_takes_the_slow_path(build: Callable[[], nn.Modu
         (lambda: nn.Linear(5, 2), "no layers of torch_geometric"),
     ],
 )
-def test_reasons(layer: Callable[[], nn.Module], reason: str) -> None:
+def test_error_names_unsupported_setting(layer: Callable[[], nn.Module], reason: str) -> None:
     with pytest.raises(UnsupportedLayerError, match=reason):
         EdgeWeighted(Stack(layer()))
 
 
 @pytest.mark.parametrize("build", [Locked, called_before])
-def test_what_cannot_be_copied_is_said_to_be_so(build: Callable[[], nn.Module]) -> None:
+def test_model_that_cannot_be_copied_raises(build: Callable[[], nn.Module]) -> None:
     with pytest.raises(UnsupportedLayerError, match="it cannot be copied: "):
         EdgeWeighted(build())
 
 
-def test_models_that_are_none_or_not_ready_are_told_so(data: Data) -> None:
+def test_non_modules_and_lazy_modules_raise(data: Data) -> None:
     with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
         EdgeWeighted("GCN")  # type: ignore[arg-type]
     lazy = pyg.models.GCN(-1, 4, 2, 2)
@@ -350,7 +350,7 @@ def test_models_that_are_none_or_not_ready_are_told_so(data: Data) -> None:
             use(lazy)
 
 
-def test_a_third_argument_that_is_no_weight_is_told_so(data: Data) -> None:
+def test_third_argument_other_than_weight_raises(data: Data) -> None:
     class Batched(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -361,18 +361,18 @@ def test_a_third_argument_that_is_no_weight_is_told_so(data: Data) -> None:
             return out
 
     with pytest.raises(ValueError, match=r"called as model\(x, edge_index, edge_weight\) it raised \w+: "):
-        EdgeGradientEngine(made(Batched), data, torch.arange(7))
+        EdgeGradientEngine(build_model(Batched), data, torch.arange(7))
 
 
 @pytest.mark.parametrize("layer", [lambda: pyg.GCNConv(5, 2, cached=True), lambda: pyg.SGConv(5, 2, cached=True)])
-def test_layers_that_remember_their_first_graph_are_refused(layer: Callable[[], nn.Module], data: Data) -> None:
-    model = made(lambda: Stack(layer()))
+def test_cached_layers_raise(layer: Callable[[], nn.Module], data: Data) -> None:
+    model = build_model(lambda: Stack(layer()))
     untouched = copy.deepcopy(model)
     with pytest.raises(ValueError, match=r"with cached=True, which reuses the first graph"):
         EdgeGradientEngine(model, data, torch.arange(7))
-    # And nothing was remembered by asking.
-    fewer = data.edge_index[:, 2:]
-    assert torch.equal(model.eval()(data.x, fewer), untouched.eval()(data.x, fewer))
+    # The check itself fills no cache.
+    fewer_edges = data.edge_index[:, 2:]
+    assert torch.equal(model.eval()(data.x, fewer_edges), untouched.eval()(data.x, fewer_edges))
 
 
 def cached() -> nn.Module:
@@ -394,7 +394,7 @@ def cached() -> nn.Module:
     ],
     ids=["DICE", "transfer", "certify", "train", "pseudo-labels", "evaluate", "clean accuracy"],
 )
-def test_nothing_is_measured_on_layers_that_remember(
+def test_every_entry_point_rejects_cached_layers(
     use: Callable[[ep.splits.Split, Tensor], object], split: ep.splits.Split
 ) -> None:
     with pytest.raises(ValueError, match="GCN contains GCNConv with cached=True, which reuses the first graph"):
@@ -402,7 +402,7 @@ def test_nothing_is_measured_on_layers_that_remember(
 
 
 @pytest.mark.parametrize("name", ["GCN", "GAT"])
-def test_a_users_model_is_attacked_on_the_fast_path(name: str) -> None:
+def test_user_model_is_attacked_on_propagate_path(name: str) -> None:
     data = ep.datasets.load("csbm")
     torch.manual_seed(0)
     model = getattr(pyg.models, name)(data.num_features, 16, 2, 2)

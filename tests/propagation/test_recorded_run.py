@@ -1,4 +1,4 @@
-"""Recorded runs on a GPU: run on one with ``python -m pytest tests/propagation/test_captured.py``."""
+"""Recorded runs. They need a GPU: ``python -m pytest tests/propagation/test_recorded_run.py``."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def data() -> Data:
 
 
 @pytest.mark.parametrize("name", ["GCN", "APPNP", "GPRGNN", "GRAND", "ChebNetII", "GAT"])
-def test_a_replay_is_a_run(name: str, data: Data) -> None:
+def test_replay_equals_run(name: str, data: Data) -> None:
     model = ep.models.build(name, 21, 2, seed=0).to("cuda")
     nodes = torch.arange(0, 300, 2, device="cuda")
     recorded, plain = (EdgeGradientEngine(model, data, nodes) for _ in range(2))
+    plain.recordable = False
     everything = Pairs.from_number(torch.arange(300 * 299 // 2, device="cuda"), 300)
     generator = torch.Generator("cuda").manual_seed(0)
     earlier = []
     for count in (0, 5, 700, 0, 40, 3000, 17):
         number = torch.randperm(len(everything), device="cuda", generator=generator)[:count].sort().values
         pairs, flip = everything[number], torch.rand(count, device="cuda", generator=generator)
-        plain._runs = 0
-        expected, found = plain(pairs, flip), recorded(pairs, flip)
-        assert plain._captured is None
-        torch.testing.assert_close(found.loss, expected.loss)
-        torch.testing.assert_close(found.logits, expected.logits)
-        wanted = expected.at(everything)
-        assert float((found.at(everything) - wanted).abs().max()) <= 1e-4 * float(wanted.abs().max())
-        earlier.append((found, wanted))
-    assert recorded._captured is not None
-    # What was handed out is not written over.
-    for found, wanted in earlier:
-        assert float((found.at(everything) - wanted).abs().max()) <= 1e-4 * float(wanted.abs().max())
+        expected, result = plain(pairs, flip), recorded(pairs, flip)
+        assert plain.recorded is None
+        torch.testing.assert_close(result.loss, expected.loss)
+        torch.testing.assert_close(result.logits, expected.logits)
+        gradient = expected.at(everything)
+        assert float((result.at(everything) - gradient).abs().max()) <= 1e-4 * float(gradient.abs().max())
+        earlier.append((result, gradient))
+    assert recorded.recorded is not None
+    # Later replays do not overwrite returned results.
+    for result, gradient in earlier:
+        assert float((result.at(everything) - gradient).abs().max()) <= 1e-4 * float(gradient.abs().max())
 
 
 def test_blocks_and_projections_on_the_gpu() -> None:
@@ -59,17 +59,17 @@ def test_blocks_and_projections_on_the_gpu() -> None:
     assert float(fresh.flip.sum()) == pytest.approx(float(block.flip.sum()), rel=1e-5)
 
 
-def test_random_numbers_can_be_drawn_after_a_recording_that_failed() -> None:
+def test_generators_work_after_failed_recording() -> None:
     generator = torch.Generator("cuda").manual_seed(3)
     value = torch.ones((), device="cuda")
 
-    def asks_the_host() -> Tensor:
+    def causes_sync() -> Tensor:
         torch.rand(4, device="cuda")
         torch.rand(4, device="cuda", generator=generator)
         return value * float(value)
 
     with pytest.raises(RuntimeError):
-        record(asks_the_host, torch.device("cuda"), generator)
+        record(causes_sync, torch.device("cuda"), generator)
     for seed in (3, 4):
         torch.manual_seed(seed)
         generator.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""A page of two models, made once for all tests that look at one."""
+"""Runs and HTML parser shared by the report tests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch_geometric.nn import GCNConv
 import edgeproof as ep
 from edgeproof.report import Run
 
-# What it would take to break out of text, of an attribute, of a script, of JSON.
+# Markup that ends text, an attribute, a script or JSON if it is not escaped.
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'&amp;\u2028{{7*7}}$title"
 
 
 class Net(nn.Module):
-    """A user's own model, of PyG's layers."""
+    """User model of PyG layers."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()
@@ -30,8 +30,8 @@ class Net(nn.Module):
         return logits
 
 
-class Texts(HTMLParser):
-    """What a browser would make of markup."""
+class ParsedPage(HTMLParser):
+    """Tags, attributes and text of a page."""
 
     def __init__(self, markup: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -50,8 +50,8 @@ class Texts(HTMLParser):
 
 
 @pytest.fixture(scope="session")
-def parse() -> type[Texts]:
-    return Texts
+def parse() -> type[ParsedPage]:
+    return ParsedPage
 
 
 @pytest.fixture(scope="session")
@@ -60,8 +60,8 @@ def hostile() -> str:
 
 
 @pytest.fixture(scope="session")
-def pages_runs() -> list[Run]:
-    """A GPRGNN with two seeds, certified; and a user's own model, whose every name is hostile."""
+def page_runs() -> list[Run]:
+    """Two certified seeds of a GPRGNN, and a user model with hostile names."""
     data = ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)
     split = ep.splits.inductive(data, seed=0, train_per_class=20, val_per_class=20, test_share=0.2)
     graph, nodes = split.test.data, split.test.nodes
@@ -89,9 +89,9 @@ def pages_runs() -> list[Run]:
             )
         )
     torch.manual_seed(0)
-    own = Net(data.num_features, 2)
+    user_model = Net(data.num_features, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ep.evaluation.EvaluationWarning)
-        scores = ep.evaluate(own, graph, nodes, [0.05, 0.2], ["FGSM", "DICE"], local=0.5)
-    runs.append(Run.of(HOSTILE, own, graph, nodes, evaluation=scores, dataset=HOSTILE, command=HOSTILE))
+        scores = ep.evaluate(user_model, graph, nodes, [0.05, 0.2], ["FGSM", "DICE"], local=0.5)
+    runs.append(Run.of(HOSTILE, user_model, graph, nodes, evaluation=scores, dataset=HOSTILE, command=HOSTILE))
     return runs

@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's Chromium, without a window."""
+"""Report page in headless Chromium."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def page(pages_runs: list[Run], hostile: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(page_runs: list[Run], hostile: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "report.html"
-    write(pages_runs, out, title=hostile)
+    write(page_runs, out, title=hostile)
     return out
 
 
 @pytest.fixture
 def opened(browser: Any, page: Path) -> Iterator[Any]:
-    """The page, opened from disk on a desk-sized screen; whatever a test does, the console stays empty."""
+    """Page opened from disk in a wide window; the test fails if the console has messages afterwards."""
     resize(browser, 1200)
-    scheme(browser, "light")
+    set_color_scheme(browser, "light")
     browser.get(page.as_uri())
     yield browser
     assert browser.get_log("browser") == []
@@ -58,15 +58,15 @@ def resize(browser: Any, width: int, *, mobile: bool = False) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
 
 
-def scheme(browser: Any, name: str) -> None:
-    # What moves by itself would move away from under the pointer.
-    wanted = {
+def set_color_scheme(browser: Any, name: str) -> None:
+    # Smooth scrolling would move elements away from the pointer.
+    media = {
         "features": [
             {"name": "prefers-color-scheme", "value": name},
             {"name": "prefers-reduced-motion", "value": "reduce"},
         ]
     }
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
 
 def find(browser: Any, selector: str) -> list[Any]:
@@ -78,25 +78,25 @@ def choose(browser: Any, id_: str, text: str) -> None:
 
 
 def texts(browser: Any, selector: str) -> list[str]:
-    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    script = "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)"
     return list(browser.execute_script(script, selector))
 
 
 def test_charts_are_drawn(opened: Any) -> None:
-    # Two models at no budget and two budgets; two filters.
-    assert len(find(opened, "#curve-0 .line")) == 2 + 2  # lines, and those of the legend
+    # Two models at three budgets (0 included); one filter with 11 coefficients.
+    assert len(find(opened, "#curve-0 .line")) == 2 + 2  # lines and legend entries
     assert len(find(opened, "#curve-0 .point")) == 6
     assert len(find(opened, "#curve-0 path.bar")) == 6
     assert len(find(opened, "#gamma-0 .point")) == 11
-    assert len(find(opened, "#spectrum-0 rect.under")) == 41
+    assert len(find(opened, "#spectrum-0 rect.background")) == 41
     for name in ("degree", "margin", "class"):
-        assert find(opened, f"#nodes-by-{name} rect.share")
-    for one in find(opened, ".chart svg"):
-        assert one.size["width"] > 20
-        assert one.size["height"] > 5
+        assert find(opened, f"#nodes-by-{name} rect.fraction")
+    for chart in find(opened, ".chart svg"):
+        assert chart.size["width"] > 20
+        assert chart.size["height"] > 5
 
 
-def test_nothing_hostile_runs(opened: Any, hostile: str) -> None:
+def test_hostile_names_do_not_run(opened: Any, hostile: str) -> None:
     assert opened.execute_script("return window.hacked") is None
     assert texts(opened, "title") == texts(opened, "h1") == [hostile]
     assert opened.execute_script("return document.images.length") == 0
@@ -105,21 +105,20 @@ def test_nothing_hostile_runs(opened: Any, hostile: str) -> None:
     assert hostile in texts(opened, "#nodes-model option")
 
 
-def test_the_policy_holds_against_what_would_get_in(browser: Any, page: Path) -> None:
-    """Even markup that got into the page could neither run nor load anything."""
-    broken = page.with_name("broken.html")
-    attack = "<script>window.hacked=1</script><p id=late onclick='window.hacked=1'>x</p><img src='x.png'>"
-    broken.write_text(page.read_text(encoding="utf-8").replace("<main", attack + "<main"), encoding="utf-8")
-    browser.get(broken.as_uri())
+def test_content_security_policy_blocks_injected_markup(browser: Any, page: Path) -> None:
+    injected = page.with_name("injected.html")
+    markup = "<script>window.hacked=1</script><p id=late onclick='window.hacked=1'>x</p><img src='x.png'>"
+    injected.write_text(page.read_text(encoding="utf-8").replace("<main", markup + "<main"), encoding="utf-8")
+    browser.get(injected.as_uri())
     browser.find_element(By.ID, "late").click()
     assert browser.execute_script("return window.hacked") is None
-    refused = browser.get_log("browser")
-    assert len(refused) == 3
-    assert all("Content Security Policy" in entry["message"] for entry in refused)
+    violations = browser.get_log("browser")
+    assert len(violations) == 3
+    assert all("Content Security Policy" in entry["message"] for entry in violations)
 
 
-def test_the_attack_can_be_chosen(opened: Any) -> None:
-    labels = "return [...document.querySelectorAll('#curve-0 .point')].map((one) => one.getAttribute('aria-label'))"
+def test_attack_menu_changes_the_curves(opened: Any) -> None:
+    labels = "return [...document.querySelectorAll('#curve-0 .point')].map((point) => point.getAttribute('aria-label'))"
     before = opened.execute_script(labels)
     choose(opened, "curve-0-attack", "DICE")
     after = opened.execute_script(labels)
@@ -129,7 +128,7 @@ def test_the_attack_can_be_chosen(opened: Any) -> None:
     assert "GPRGNN, ε = 0.05: " in after[1]
 
 
-def test_rows_can_be_thinned_out(opened: Any) -> None:
+def test_menus_filter_table_rows(opened: Any) -> None:
     shown = "return [...document.querySelectorAll('#rows-0 tbody tr')].filter((row) => !row.hidden).length"
     assert opened.execute_script(shown) == 3 * 2 * 2
     choose(opened, "rows-0-0", "GPRGNN")
@@ -141,8 +140,8 @@ def test_rows_can_be_thinned_out(opened: Any) -> None:
     assert opened.execute_script(shown) == 3
 
 
-@pytest.mark.parametrize("press", [lambda one: one.click(), lambda one: one.send_keys(Keys.ENTER)])
-def test_tables_sort(opened: Any, press: Callable[[Any], None]) -> None:
+@pytest.mark.parametrize("press", [lambda button: button.click(), lambda button: button.send_keys(Keys.ENTER)])
+def test_headings_sort_tables(opened: Any, press: Callable[[Any], None]) -> None:
     column = "#rows-0 tbody td:nth-child(4)"
     heading = find(opened, "#rows-0 thead th:nth-child(4)")[0]
     for order in ("ascending", "descending"):
@@ -153,26 +152,26 @@ def test_tables_sort(opened: Any, press: Callable[[Any], None]) -> None:
     assert len(set(values)) > 2
 
 
-def test_nodes_follow_the_menus(opened: Any, hostile: str) -> None:
-    says = opened.find_element(By.ID, "nodes-says")
-    assert "right before the attack fell" in says.text
-    found = set()
+def test_node_charts_follow_the_menus(opened: Any, hostile: str) -> None:
+    summary = opened.find_element(By.ID, "nodes-summary")
+    assert "are misclassified under attack" in summary.text
+    seen = set()
     for model in ("GPRGNN, seed 0", "GPRGNN, seed 1", hostile):
         menu = Select(opened.find_element(By.ID, "nodes-model"))
-        menu.select_by_index([one.get_attribute("textContent") for one in menu.options].index(model))
+        menu.select_by_index([option.get_attribute("textContent") for option in menu.options].index(model))
         for attack in ("worst case", "DICE"):
             choose(opened, "nodes-attack", attack)
             for budget in ("0.05", "0.2"):
                 choose(opened, "nodes-budget", budget)
-                fell = int(texts(opened, "#nodes-list summary")[0].split()[1])
-                assert len(find(opened, "#nodes-list tbody tr")) == fell
+                misclassified = int(texts(opened, "#nodes-list summary")[0].split()[0])
+                assert len(find(opened, "#nodes-list tbody tr")) == misclassified
                 values = texts(opened, "#nodes-by-degree .value")
-                assert sum(map(int, values)) == fell
-                found.add((says.text, fell))
-    assert len(found) > 6
+                assert sum(map(int, values)) == misclassified
+                seen.add((summary.text, misclassified))
+    assert len(seen) > 6
 
 
-def test_values_are_reached_by_keys(opened: Any) -> None:
+def test_arrow_keys_move_between_values(opened: Any) -> None:
     stops = "#curve-0 .point[tabindex='0']"
     first = find(opened, stops)[0]
     opened.execute_script("arguments[0].focus()", first)
@@ -184,17 +183,17 @@ def test_values_are_reached_by_keys(opened: Any) -> None:
     opened.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
     assert "ε = 0.05" in tip.text
     assert "GPRGNN" not in tip.text
-    assert len(find(opened, stops)) == 1  # a chart is one stop, whatever it holds
+    assert len(find(opened, stops)) == 1  # a chart is one tab stop
     opened.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert not tip.is_displayed()
 
 
-def test_values_show_under_the_pointer(opened: Any) -> None:
+def test_tooltip_shows_the_value_under_the_pointer(opened: Any) -> None:
     mark = find(opened, "#gamma-0 .point")[0]
     opened.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", mark)
     webdriver.ActionChains(opened).move_to_element(mark).perform()
     tip = find(opened, "#gamma-0 .tip")[0]
-    assert tip.text.startswith("GPRGNN, steps k 0: ")
+    assert tip.text.startswith("GPRGNN, step k 0: ")
 
 
 def luminance(colour: str) -> float:
@@ -202,28 +201,28 @@ def luminance(colour: str) -> float:
     return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255
 
 
-def test_light_and_dark(opened: Any) -> None:
+def test_page_follows_light_and_dark_color_scheme(opened: Any) -> None:
     colour = "return getComputedStyle(document.body)[arguments[0]]"
-    found = {}
+    luminances = {}
     for name in ("light", "dark"):
-        scheme(opened, name)
-        found[name] = [luminance(opened.execute_script(colour, one)) for one in ("backgroundColor", "color")]
-    assert found["light"][0] > 0.9 > 0.2 > found["light"][1]
-    assert found["dark"][0] < 0.2 < 0.8 < found["dark"][1]
+        set_color_scheme(opened, name)
+        luminances[name] = [luminance(opened.execute_script(colour, key)) for key in ("backgroundColor", "color")]
+    assert luminances["light"][0] > 0.9 > 0.2 > luminances["light"][1]
+    assert luminances["dark"][0] < 0.2 < 0.8 < luminances["dark"][1]
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])
-def test_small_screens_have_nothing_beyond_their_edge(opened: Any, width: int) -> None:
+def test_page_fits_small_screens(opened: Any, width: int) -> None:
     resize(opened, width, mobile=True)
     opened.refresh()
     assert opened.execute_script("return document.documentElement.scrollWidth") <= width
-    # Charts fit, too, without being shrunk beyond reading.
-    for one in find(opened, ".chart > svg"):
-        assert one.size["width"] <= width
-        assert int(one.get_attribute("width")) == pytest.approx(one.size["width"], abs=1)
+    # Charts are drawn at the available width, not scaled down.
+    for chart in find(opened, ".chart > svg"):
+        assert chart.size["width"] <= width
+        assert int(chart.get_attribute("width")) == pytest.approx(chart.size["width"], abs=1)
 
 
-def test_charts_follow_the_width(opened: Any) -> None:
+def test_charts_are_redrawn_on_resize(opened: Any) -> None:
     wide = find(opened, "#curve-0 > svg")[0].size["width"]
     resize(opened, 500)
     resized = "return document.querySelector('#curve-0 > svg').getAttribute('width') < 500"
@@ -231,7 +230,7 @@ def test_charts_follow_the_width(opened: Any) -> None:
     assert find(opened, "#curve-0 > svg")[0].size["width"] < wide
 
 
-def test_printing_opens_the_tables(opened: Any) -> None:
+def test_printing_opens_details(opened: Any) -> None:
     closed = "return document.querySelectorAll('details:not([open])').length"
     assert opened.execute_script(closed) > 0
     printed = opened.execute_cdp_cmd("Page.printToPDF", {})
@@ -239,7 +238,7 @@ def test_printing_opens_the_tables(opened: Any) -> None:
     assert opened.execute_script(closed) == 0
 
 
-def test_paper_needs_no_menus(opened: Any) -> None:
+def test_print_shows_all_rows_and_the_menu_selection(opened: Any) -> None:
     choose(opened, "rows-0-0", "GPRGNN")
     choose(opened, "curve-0-attack", "DICE")
     choose(opened, "nodes-attack", "DICE")
@@ -247,23 +246,25 @@ def test_paper_needs_no_menus(opened: Any) -> None:
     assert find(opened, "#curve-0 .tip")[0].is_displayed()
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert all(row.is_displayed() for row in find(opened, "#rows-0 tbody tr"))
-    assert not any(one.is_displayed() for one in find(opened, ".tip"))
-    assert texts(opened, "figure:has(#curve-0) .chosen") == ["Attack: DICE. "]
-    assert texts(opened, ".three .chosen") == ["GPRGNN, seed 0, DICE, ε = 0.2. "] * 3
-    assert texts(opened, "#nodes-says")[0].startswith("GPRGNN, seed 0, DICE, ε = 0.2: ")
+    assert not any(tip.is_displayed() for tip in find(opened, ".tip"))
+    assert texts(opened, "figure:has(#curve-0) .selection") == ["Attack: DICE. "]
+    assert texts(opened, ".three .selection") == ["GPRGNN, seed 0, DICE, ε = 0.2. "] * 3
+    assert texts(opened, "#nodes-summary")[0].startswith("GPRGNN, seed 0, DICE, ε = 0.2: ")
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_everything_has_a_name_for_those_who_cannot_see_it(opened: Any) -> None:
+def test_elements_have_accessible_names(opened: Any) -> None:
     unnamed = """return [...document.querySelectorAll("select, button, svg[role], .point, [role=region]")]
-        .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim()
-            || (one.labels && one.labels.length))).length"""
+        .filter((element) => !(element.getAttribute("aria-label") || element.textContent.trim()
+            || (element.labels && element.labels.length))).length"""
     assert opened.execute_script(unnamed) == 0
     assert not find(opened, "table:not(:has(caption))")
     assert not find(opened, "th:not([scope])")
     assert opened.execute_script("return document.documentElement.lang") == "en"
-    levels = opened.execute_script("return [...document.querySelectorAll('h1,h2,h3,h4')].map((one) => +one.tagName[1])")
+    levels = opened.execute_script(
+        "return [...document.querySelectorAll('h1,h2,h3,h4')].map((heading) => +heading.tagName[1])"
+    )
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
-    ids = opened.execute_script("return [...document.querySelectorAll('[id]')].map((one) => one.id)")
+    ids = opened.execute_script("return [...document.querySelectorAll('[id]')].map((element) => element.id)")
     assert len(ids) == len(set(ids))

@@ -1,3 +1,5 @@
+"""Training: the loop, early stopping, validation, settings and errors."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -27,8 +29,9 @@ def fit(split: Split, model: nn.Module | None = None, **options: object) -> tupl
     return model, ep.train(model, split, **options)  # type: ignore[arg-type]
 
 
-def same_state(one: nn.Module, two: nn.Module) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
+def same_state(first: nn.Module, second: nn.Module) -> bool:
+    states = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in states)
 
 
 @pytest.mark.parametrize("name", ep.models.available())
@@ -38,27 +41,29 @@ def test_every_model_learns(name: str, split: Split) -> None:
     assert not model.training
 
 
-def test_a_users_own_pyg_model_learns(split: Split) -> None:
+def test_pyg_model_learns(split: Split) -> None:
     torch.manual_seed(0)
     model, _ = fit(split, PyGGCN(21, 16, 2, 2), max_epochs=100, patience=50)
     assert clean_accuracy(model, split.test.data, split.test.nodes) > 0.9
 
 
-def test_the_same_seed_gives_the_same_run(split: Split) -> None:
-    (one, first), (two, second), (other, third) = fit(split), fit(split), fit(split, seed=1)
-    assert first == second
-    assert same_state(one, two)
-    assert first.epochs != third.epochs
-    assert not same_state(one, other)
+def test_same_seed_gives_same_run(split: Split) -> None:
+    (model, history), (same_model, same_history), (other_model, other_history) = (
+        fit(split, seed=seed) for seed in (0, 0, 1)
+    )
+    assert history == same_history
+    assert same_state(model, same_model)
+    assert history.epochs != other_history.epochs
+    assert not same_state(model, other_model)
 
 
-def test_training_leaves_the_global_generator_alone(split: Split) -> None:
+def test_training_keeps_global_generator_state(split: Split) -> None:
     state = torch.get_rng_state()
     fit(split)
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_model_ends_at_its_best_epoch(split: Split) -> None:
+def test_model_is_restored_to_best_epoch(split: Split) -> None:
     model, history = fit(split, max_epochs=60, patience=15)
     validated = [record for record in history.epochs if record.epoch >= 0]
     best = min(validated, key=lambda record: record.val_loss or 0.0)
@@ -68,12 +73,12 @@ def test_the_model_ends_at_its_best_epoch(split: Split) -> None:
     assert losses.tanh_margin(logits, split.val.data.y[split.val.nodes]).item() == pytest.approx(
         best.val_loss, abs=1e-6
     )
-    # A run that ends at that epoch has the same parameters: the best state was a copy, not a view.
+    # A run that ends at that epoch has the same parameters: the best state is a copy.
     shorter, _ = fit(split, max_epochs=best.epoch + 1, patience=15)
     assert same_state(model, shorter)
 
 
-def test_patience_and_the_last_epoch_end_a_run(split: Split) -> None:
+def test_run_stops_after_patience_or_max_epochs(split: Split) -> None:
     _, history = fit(split, max_epochs=3000, patience=7)
     assert history.stopped == "patience"
     assert history.epochs[-1].epoch == history.best_epoch + 7
@@ -82,7 +87,7 @@ def test_patience_and_the_last_epoch_end_a_run(split: Split) -> None:
     assert [record.epoch for record in history.epochs] == list(range(5))
 
 
-def test_warmup_uses_cross_entropy_and_the_main_loop_the_margin(split: Split) -> None:
+def test_warmup_uses_cross_entropy_and_main_loop_tanh_margin(split: Split) -> None:
     model = build().eval()
     model.mlp.dropout = 0.0
     logits = model(split.train.data.x, split.train.data.edge_index)[split.train.nodes]
@@ -97,8 +102,8 @@ def test_warmup_uses_cross_entropy_and_the_main_loop_the_margin(split: Split) ->
 
 
 @pytest.mark.parametrize(("lr", "weight_decay"), [(0.01, 0.0), (0.03, 0.0), (0.01, 0.5)])
-def test_the_loop_is_plain_adam(lr: float, weight_decay: float, split: Split) -> None:
-    """Written out for a model without dropout: the same parameters after every epoch, gamma under weight decay included."""
+def test_loop_equals_plain_adam(lr: float, weight_decay: float, split: Split) -> None:
+    """Without dropout, the parameters equal those of a plain loop, with weight decay on gamma."""
     settings = {"hidden_channels": 16, "dropout": 0.0}
     model, plain = (ep.models.build("GPRGNN", 21, 2, settings, seed=0) for _ in range(2))
     history = ep.train(
@@ -123,8 +128,8 @@ def test_the_loop_is_plain_adam(lr: float, weight_decay: float, split: Split) ->
         torch.testing.assert_close(model.get_parameter(name), parameter)
 
 
-def test_warmup_never_counts_as_best(split: Split) -> None:
-    """With a loss that only grows, the best epoch would be the first of the warm-up."""
+def test_warmup_epoch_is_never_best(split: Split) -> None:
+    """With an increasing loss the first warm-up epoch has the lowest one."""
     _, history = fit(split, warmup_epochs=5, separate_warmup=False, max_epochs=3, loss="cross_entropy", lr=3.0)
     assert min(history.epochs, key=lambda record: record.val_loss or 0.0).epoch < 0
     assert history.best_epoch >= 0
@@ -134,19 +139,19 @@ def test_validation_labels_do_not_train(split: Split) -> None:
     options = {"patience": 1000, "max_epochs": 15, "separate_warmup": False}
     _, history = fit(split, **options)
     split.val.data.y = 1 - split.val.data.y
-    _, other = fit(split, **options)
-    assert [record.train_loss for record in history.epochs] == [record.train_loss for record in other.epochs]
-    assert [record.val_loss for record in history.epochs] != [record.val_loss for record in other.epochs]
+    _, changed = fit(split, **options)
+    assert [record.train_loss for record in history.epochs] == [record.train_loss for record in changed.epochs]
+    assert [record.val_loss for record in history.epochs] != [record.val_loss for record in changed.epochs]
 
 
-def test_validation_can_be_rarer(split: Split) -> None:
+def test_validate_every(split: Split) -> None:
     _, history = fit(split, validate_every=4, max_epochs=21)
     validated = [record.epoch for record in history.epochs if record.val_loss is not None]
     assert all(epoch % 4 == 0 for epoch in validated)
     assert history.best_epoch % 4 == 0
 
 
-def test_neither_test_nodes_nor_hidden_labels_are_looked_at(split: Split) -> None:
+def test_test_nodes_and_hidden_labels_are_not_used(split: Split) -> None:
     model, history = fit(split)
     poisoned = Data(x=split.test.data.x * torch.nan, edge_index=split.test.data.edge_index, y=-split.test.data.y)
     blind = dataclasses.replace(split, test=dataclasses.replace(split.test, data=poisoned))
@@ -154,20 +159,20 @@ def test_neither_test_nodes_nor_hidden_labels_are_looked_at(split: Split) -> Non
         hidden = torch.ones(view.data.num_nodes, dtype=torch.bool)
         hidden[view.nodes] = False
         view.data.y = torch.where(hidden, 1 - view.data.y, view.data.y)
-    again, second = fit(blind)
-    assert second == history
-    assert same_state(again, model)
+    same_model, same_history = fit(blind)
+    assert same_history == history
+    assert same_state(same_model, model)
 
 
-def test_a_models_own_learning_rate_is_used(split: Split) -> None:
+def test_learning_rate_of_parameter_group_is_used(split: Split) -> None:
     model = ep.models.ChebNetII(21, 2, filter_lr=0.0)
     fit(split, model)
     assert torch.equal(model.gamma, torch.ones(11))
 
 
-def test_a_loss_that_is_no_longer_finite_stops_the_run(split: Split) -> None:
+def test_nan_loss_stops_run_and_restores_state(split: Split) -> None:
     class Exploding(nn.Module):
-        """Sound for 15 steps, NaN afterwards."""
+        """Linear model with finite logits for 15 steps and NaN afterwards."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -189,7 +194,7 @@ def test_a_loss_that_is_no_longer_finite_stops_the_run(split: Split) -> None:
     model = Exploding()
     start = model.linear.weight.detach().clone()
     model.steps = 15
-    with pytest.raises(FloatingPointError, match=r"epoch 0 .*the parameters it started with"):
+    with pytest.raises(FloatingPointError, match=r"epoch 0 .*its initial parameters"):
         fit(split, model, warmup_epochs=0)
     assert torch.equal(model.linear.weight, start)
 
@@ -198,24 +203,24 @@ BAD_SETTINGS = {
     "lr": (-1.0, "lr to be a finite number >= 0, got -1.0"),
     "averaging": (False, "expected 0 <= averaging < 1, got False"),
     "weight_decay": ("a", "weight_decay to be a finite number >= 0, got 'a'"),
-    "seed": (1.5, "seed to be a whole number >= 0, got 1.5"),
-    "max_epochs": (0, "max_epochs to be a whole number >= 1, got 0"),
-    "patience": (2.5, "patience to be a whole number >= 1, got 2.5"),
+    "seed": (1.5, "seed to be an integer from 0 to 4294967295, got 1.5"),
+    "max_epochs": (0, "max_epochs to be an integer >= 1, got 0"),
+    "patience": (2.5, "patience to be an integer >= 1, got 2.5"),
     "validate_every": (0, "validate_every"),
     "warmup_epochs": (-1, "warmup_epochs"),
     "loss": ("hinge", "unknown loss 'hinge'"),
-    "checkpoint_every": (0, "checkpoint_every to be a whole number >= 1"),
+    "checkpoint_every": (0, "checkpoint_every to be an integer >= 1"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_SETTINGS)
-def test_bad_settings_raise_before_any_work(name: str, split: Split) -> None:
+def test_invalid_settings_raise(name: str, split: Split) -> None:
     value, message = BAD_SETTINGS[name]
     with pytest.raises(ValueError, match=message):
         fit(split, **{name: value})
 
 
-def test_models_that_cannot_be_trained_raise_before_any_work(split: Split) -> None:
+def test_models_that_cannot_be_trained_raise(split: Split) -> None:
     with pytest.raises(ValueError, match="model with parameters to train, got none in ReLU"):
         fit(split, nn.ReLU())
     with pytest.raises(ValueError, match=r"logits of shape \[119, 2\] from the model, got \[119, 1\]"):
@@ -224,28 +229,28 @@ def test_models_that_cannot_be_trained_raise_before_any_work(split: Split) -> No
         fit(split, ep.models.GCN(20, 2))
 
 
-def test_a_graph_is_no_split(sbm: Data) -> None:
+def test_graph_instead_of_split_raises(sbm: Data) -> None:
     with pytest.raises(TypeError, match=r"expected a Split .* got Data"):
         ep.train(build(), sbm)  # type: ignore[arg-type]
 
 
-def test_an_observer_has_to_be_called(split: Split) -> None:
-    with pytest.raises(TypeError, match="expected observe to be called with every epoch, got 3"):
+def test_observer_must_be_callable(split: Split) -> None:
+    with pytest.raises(TypeError, match="expected observe as a function of one epoch, got 3"):
         fit(split, observe=3)
 
 
-def test_mixed_precision_raises_before_any_work(split: Split) -> None:
-    with pytest.raises(ValueError, match=r"of one type, got torch.float32, torch.float64; use model.double"):
+def test_mixed_dtypes_raise(split: Split) -> None:
+    with pytest.raises(ValueError, match=r"of one dtype, got torch.float32, torch.float64; use model.double"):
         fit(split, build().double())
 
 
-def test_bad_graphs_raise_before_any_work(split: Split) -> None:
+def test_invalid_graph_raises(split: Split) -> None:
     split.train.data.x[0, 0] = torch.nan
     with pytest.raises(ValueError, match="NaN or Inf at 1 nodes"):
         fit(split)
 
 
-def test_an_unwritable_checkpoint_raises_before_any_work(split: Split, tmp_path: Path) -> None:
+def test_unwritable_checkpoint_raises(split: Split, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot write"):
         fit(split, checkpoint=tmp_path / "file" / "below")
@@ -253,7 +258,7 @@ def test_an_unwritable_checkpoint_raises_before_any_work(split: Split, tmp_path:
         fit(split, checkpoint=tmp_path)
 
 
-def test_the_summary_is_flat_and_whole(split: Split) -> None:
+def test_summary_contains_settings_and_outcome(split: Split) -> None:
     _, history = fit(split)
     summary = history.summary()
     assert summary["lr"] == TrainConfig().lr
@@ -261,19 +266,19 @@ def test_the_summary_is_flat_and_whole(split: Split) -> None:
     assert summary["best_epoch"] == history.best_epoch
 
 
-def test_summaries_of_two_seeds_differ_in_how_they_went_alone(split: Split) -> None:
-    """So that a report puts them together."""
-    one, two = (
+def test_summaries_of_two_seeds_differ_only_in_outcome(split: Split) -> None:
+    """Reports group runs by their settings."""
+    first, second = (
         fit(split, seed=seed, self_training=True, attack=ep.attacks.DICE(), epsilon=0.1, max_epochs=3)[1].summary()
         for seed in (0, 1)
     )
-    assert one.keys() == two.keys() >= OUTCOME_KEYS - {"gamma"}
-    assert {name: one[name] for name in one.keys() - OUTCOME_KEYS} == {
-        name: two[name] for name in two.keys() - OUTCOME_KEYS
+    assert first.keys() == second.keys() >= OUTCOME_KEYS - {"gamma"}
+    assert {name: first[name] for name in first.keys() - OUTCOME_KEYS} == {
+        name: second[name] for name in second.keys() - OUTCOME_KEYS
     }
 
 
-def test_defaults_are_the_papers() -> None:
+def test_default_settings_are_the_papers() -> None:
     expected = TrainConfig(
         loss="tanh_margin",
         lr=1e-2,

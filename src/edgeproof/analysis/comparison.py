@@ -1,4 +1,4 @@
-"""Several models side by side."""
+"""Comparison of the filters of several models on one graph."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
 from edgeproof._names import unknown_name
-from edgeproof.analysis._figures import COLOURS, LINES, MARKERS, empty_figure, whole_numbers, write_figure, zero_line
+from edgeproof._plotting import COLOURS, LINES, MARKERS, empty_figure, integer_ticks, write_figure, zero_line
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.degrees import AttackedDegrees, attacked_degrees
-from edgeproof.analysis.diffusion import diffusion, own_share
+from edgeproof.analysis.diffusion import diffusion, self_influence
 from edgeproof.analysis.spectrum import Spectrum, spectrum
 from edgeproof.attacks.base import AttackResult
 
@@ -24,99 +24,105 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The rows of so many random nodes stand for all on graphs of more than the other number.
-_SOME_ROWS, _MAX_ROWS = 100, 3000
-# Degrees from here on are counted together in the picture.
-_LAST = 10
+# On graphs of more than _MAX_ROWS nodes, _SAMPLED_ROWS random rows of the diffusion matrix estimate the mean over all.
+_SAMPLED_ROWS, _MAX_ROWS = 100, 3000
+# Larger degrees are counted together in the figure.
+_MAX_DEGREE = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
-    """What several models have learned, by name.
+class ModelComparison:
+    """Filters of several models, and where attacks succeeded, by model name.
 
     Args:
-        coefficients: the polynomial view.
-        spectra: the spectral view.
-        own_shares: the spatial view in one number, see :func:`own_share`.
-        degrees: where attacks succeeded, for the models that came with an attack's result.
+        coefficients: Filter coefficients.
+        spectra: Spectral responses.
+        self_influence: Fraction of its output that a node owes to itself, see :func:`self_influence`.
+        degrees: Degrees of misclassified nodes, for the models that came with an attack result.
     """
 
     coefficients: dict[str, Coefficients]
     spectra: dict[str, Spectrum]
-    own_shares: dict[str, float]
+    self_influence: dict[str, float]
     degrees: dict[str, AttackedDegrees]
 
     @property
     def names(self) -> list[str]:
+        """Names of the models."""
         return list(self.coefficients)
 
     def __str__(self) -> str:
         width = max(len("model"), *map(len, self.names)) + 2
-        head = f"{'model':{width}}{'matrix':>8}{'gamma_0':>10}{'own share':>11}{'frequency':>11}"
+        head = f"{'model':{width}}{'matrix':>8}{'gamma_0':>10}{'self-influence':>16}{'frequency':>11}"
         if self.degrees:
-            head += f"{'fell':>7}{'stand':>7}{'degree fell':>13}{'stand':>8}{'beyond, %':>11}"
+            head += f"{'misclassified':>15}{'robust':>8}{'mean degrees':>16}{'beyond degree, %':>18}"
         return "\n".join([head, *(self._row(name, width) for name in self.names)])
 
     def _row(self, name: str, width: int) -> str:
-        found = self.coefficients[name]
-        line = f"{name:{width}}{'A + I' if found.self_loops else 'A':>8}{float(found.gamma[0]):10.3f}"
-        line += f"{self.own_shares[name]:11.3f}{self.spectra[name].mean_frequency:11.3f}"
+        model_filter = self.coefficients[name]
+        row = f"{name:{width}}{'A + I' if model_filter.self_loops else 'A':>8}{float(model_filter.gamma[0]):10.3f}"
+        row += f"{self.self_influence[name]:16.3f}{self.spectra[name].mean_frequency:11.3f}"
         if name in self.degrees:
-            nodes = self.degrees[name]
-            line += f"{int(nodes.fell.sum()):7}{int(nodes.stands.sum()):7}{nodes.mean_degree_fell:13.2f}"
-            line += f"{nodes.mean_degree_stands:8.2f}{100 * nodes.beyond_degree:11.1f}"
-        return line
+            degrees = self.degrees[name]
+            row += f"{int(degrees.misclassified.sum()):15}{int(degrees.robust.sum()):8}"
+            row += f"{degrees.mean_degree_misclassified:8.2f}{degrees.mean_degree_robust:8.2f}"
+            row += f"{100 * degrees.beyond_degree:18.1f}"
+        return row
 
     def figure(self) -> Figure:
-        """Coefficients, responses, shares of the node itself, and, where models were attacked, fallen nodes by degree."""
-        draw = [self._draw_coefficients, self._draw_spectra, self._draw_own_shares]
+        """Draw coefficients, responses, self-influence and, if models were attacked, misclassified nodes by degree."""
+        panels = [self._draw_coefficients, self._draw_spectra, self._draw_self_influence]
         if self.degrees:
-            draw.append(self._draw_degrees)
+            panels.append(self._draw_degrees)
         columns = 2 if self.degrees else 3
-        rows = -(-len(draw) // columns)
+        rows = -(-len(panels) // columns)
         figure = empty_figure(4 * columns, 3 * rows + 0.4)
-        for number, (axes, panel) in enumerate(zip(figure.subplots(rows, columns).flat, draw, strict=True)):
-            panel(axes)
+        for number, (axes, draw) in enumerate(zip(figure.subplots(rows, columns).flat, panels, strict=True)):
+            draw(axes)
             axes.set_title("abcd"[number], loc="left", fontweight="bold", fontsize="medium")
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 5), frameon=False)
         return figure
 
     def plot(self, path: str | Path) -> None:
-        """:meth:`figure` as a PNG or SVG file."""
+        """Write :meth:`figure` to a PNG or SVG file."""
         write_figure(self.figure(), path)
 
     def _draw_coefficients(self, axes: Axes) -> None:
-        for number, (name, found) in enumerate(self.coefficients.items()):
-            _line(axes, torch.arange(found.gamma.numel()), found.gamma, number, name, with_markers=True)
+        for number, (name, model_filter) in enumerate(self.coefficients.items()):
+            gamma = model_filter.gamma
+            _plot_line(axes, torch.arange(gamma.numel()), gamma, number, name, with_markers=True)
         zero_line(axes)
         axes.set_xlabel("steps k")
-        axes.set_ylabel(r"$\gamma_k$, sum of sizes 1")
+        axes.set_ylabel(r"$\gamma_k$, normalized to $\sum_k |\gamma_k| = 1$")
 
     def _draw_spectra(self, axes: Axes) -> None:
-        for number, (name, found) in enumerate(self.spectra.items()):
-            _line(axes, found.frequency, found.relative, number, name)
+        for number, (name, response) in enumerate(self.spectra.items()):
+            _plot_line(axes, response.frequency, response.relative, number, name)
         zero_line(axes)
         axes.set_xlim(0, 2)
         axes.set_xlabel(r"frequency $\lambda$")
-        axes.set_ylabel(r"response $g(\lambda)$, largest 1")
+        axes.set_ylabel(r"response $g(\lambda)$, maximum 1")
 
-    def _draw_own_shares(self, axes: Axes) -> None:
-        shares = [100 * share for share in self.own_shares.values()]
-        axes.barh(self.names, shares, color=[COLOURS[number % len(COLOURS)] for number in range(len(shares))])
+    def _draw_self_influence(self, axes: Axes) -> None:
+        percentages = [100 * fraction for fraction in self.self_influence.values()]
+        colours = [COLOURS[number % len(COLOURS)] for number in range(len(percentages))]
+        axes.barh(self.names, percentages, color=colours)
         axes.invert_yaxis()
         axes.set_xlim(0, 100)
-        axes.set_xlabel("heard from itself, %")
+        axes.set_xlabel("self-influence, %")
         axes.set_ylabel("model")
 
     def _draw_degrees(self, axes: Axes) -> None:
         for number, name in enumerate(self.names):
             if name in self.degrees:
-                fell = self.degrees[name].degree[self.degrees[name].fell].clamp(max=_LAST).bincount(minlength=_LAST + 1)
-                _line(axes, torch.arange(_LAST + 1), fell, number, name, with_markers=True)
-        axes.set_xlabel(f"degree, {_LAST} stands for more")
-        axes.set_ylabel("nodes that fell")
-        whole_numbers(axes.yaxis)
+                degrees = self.degrees[name]
+                clamped = degrees.degree[degrees.misclassified].clamp(max=_MAX_DEGREE)
+                counts = clamped.bincount(minlength=_MAX_DEGREE + 1)
+                _plot_line(axes, torch.arange(_MAX_DEGREE + 1), counts, number, name, with_markers=True)
+        axes.set_xlabel(f"degree ({_MAX_DEGREE} = {_MAX_DEGREE} or more)")
+        axes.set_ylabel("misclassified nodes")
+        integer_ticks(axes.yaxis)
 
 
 def compare(
@@ -126,54 +132,56 @@ def compare(
     results: Mapping[str, AttackResult] | None = None,
     max_exact: int = 3000,
     seed: int = 0,
-) -> Comparison:
-    """Analyse several models on one graph.
+) -> ModelComparison:
+    """Compare the filters of several models on one graph.
 
     Args:
-        models: by name; see :func:`coefficients` for those that work.
-        data: the graph.
-        results: by the same names, what attacks on this graph found, for some or all of the models.
-        max_exact: on graphs of more nodes, eigenvalues are estimated; see :func:`spectrum`.
-        seed: for that estimate, and for the 100 nodes whose own shares stand for all on graphs of more than 3000.
+        models: Models by name; see :func:`coefficients` for the supported classes.
+        data: Graph.
+        results: Results of attacks on this graph by the same names, for some or all of the models.
+        max_exact: Largest number of nodes for which the eigenvalues are computed; see :func:`spectrum`.
+        seed: Random seed of the estimated spectrum, and of the 100 nodes that estimate the self-influence on graphs of more
+            than 3000 nodes.
 
     >>> from edgeproof import datasets, models
     >>> data = datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01)
-    >>> print(compare({"deaf": models.MLP(21, 2), "PageRank": models.APPNP(21, 2)}, data))
-    model       matrix   gamma_0  own share  frequency
-    deaf         A + I     1.000      1.000      0.831
-    PageRank     A + I     0.100      0.153      0.449
+    >>> print(compare({"MLP": models.MLP(21, 2), "PageRank": models.APPNP(21, 2)}, data))
+    model       matrix   gamma_0  self-influence  frequency
+    MLP          A + I     1.000           1.000      0.831
+    PageRank     A + I     0.100           0.153      0.449
     """
     check_data(data, labels=False)
     if not models:
-        raise ValueError("expected at least one model to compare, got none")
+        raise ValueError("expected at least one model to compare, got an empty mapping")
     results = results or {}
     for name in results:
         if name not in models:
             raise unknown_name("model", name, models)
-    found = {name: coefficients(model) for name, model in models.items()}
+    filters = {name: coefficients(model) for name, model in models.items()}
     degrees = {name: attacked_degrees(results[name], data) for name in models if name in results}
-    graphs: dict[bool, Spectrum] = {}
-    for one in found.values():
-        if one.self_loops not in graphs:
-            graphs[one.self_loops] = spectrum(one, data, max_exact=max_exact, seed=seed)
-    nodes = _rows(data, seed)
-    return Comparison(
-        coefficients=found,
-        spectra={name: graphs[one.self_loops].filtered_by(one) for name, one in found.items()},
-        own_shares={name: own_share(diffusion(one, data, nodes), nodes) for name, one in found.items()},
+    # One spectrum per matrix: the filters of all models are evaluated at the same frequencies.
+    spectra: dict[bool, Spectrum] = {}
+    for model_filter in filters.values():
+        if model_filter.self_loops not in spectra:
+            spectra[model_filter.self_loops] = spectrum(model_filter, data, max_exact=max_exact, seed=seed)
+    nodes = _sample_rows(data, seed)
+    return ModelComparison(
+        coefficients=filters,
+        spectra={name: spectra[each.self_loops].with_filter(each) for name, each in filters.items()},
+        self_influence={name: self_influence(diffusion(each, data, nodes), nodes) for name, each in filters.items()},
         degrees=degrees,
     )
 
 
-def _rows(data: Data, seed: int) -> Tensor:
+def _sample_rows(data: Data, seed: int) -> Tensor:
     num_nodes = data.x.size(0)
     if num_nodes <= _MAX_ROWS:
         return torch.arange(num_nodes)
-    return torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed))[:_SOME_ROWS]
+    return torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed))[:_SAMPLED_ROWS]
 
 
-def _line(axes: Axes, x: Tensor, y: Tensor, number: int, name: str, *, with_markers: bool = False) -> None:
-    """One model's line, told from others by more than its colour."""
+def _plot_line(axes: Axes, x: Tensor, y: Tensor, number: int, name: str, *, with_markers: bool = False) -> None:
+    """Draw the line of one model, which differs from others by colour, line style and marker."""
     axes.plot(
         x,
         y,

@@ -1,4 +1,4 @@
-"""Where attacks succeed: at nodes of which degree, and with how many changed edges."""
+"""Degrees of the nodes that an attack misclassifies, and the number of flips at them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
-from edgeproof.analysis._figures import COLOURS, empty_figure, whole_numbers, write_figure
+from edgeproof._plotting import COLOURS, empty_figure, integer_ticks, write_figure
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import degree, flip_pairs
 
@@ -19,148 +19,158 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Degrees, and numbers of edges, from here on share the last row or column of a picture.
-_LAST = 15
+# Larger degrees and numbers of flips share the last row or column of a figure.
+_MAX_SHOWN = 15
 
 
 @dataclass(frozen=True, eq=False)
 class AttackedDegrees:
-    """For each target node its degree, the flips at it, and whether it fell.
+    """Degree, number of flips and outcome of each target node of an attack.
 
-    A node *fell* if the model was right about it before and is wrong after the attack; it *stands* if the model is right before
-    and after. Nodes that were wrong from the start are neither. A tie of two classes is wrong.
+    A node is *misclassified* if the model classifies it correctly before the attack and not after it, and *robust* if the model
+    classifies it correctly before and after. Nodes that were misclassified before the attack are neither. A tie of two classes
+    counts as misclassified.
 
     Args:
-        nodes: the target nodes.
-        degree: their degrees before the attack, same shape.
-        flips: adversarial edges at them, added and removed ones together, same shape.
-        fell: whether each fell, same shape.
-        stands: whether each stands, same shape.
+        nodes: Target nodes, shape ``[targets]``.
+        degree: Degree of each before the attack, shape ``[targets]``.
+        flips: Number of edges added or removed at each, shape ``[targets]``.
+        misclassified: Whether the attack misclassified each, shape ``[targets]``.
+        robust: Whether each is classified correctly before and after, shape ``[targets]``.
     """
 
     nodes: Tensor
     degree: Tensor
     flips: Tensor
-    fell: Tensor
-    stands: Tensor
+    misclassified: Tensor
+    robust: Tensor
 
     @property
     def counts(self) -> Tensor:
-        """Nodes that fell, by degree and flips at them: shape ``[largest degree + 1, most flips + 1]``."""
+        """Number of misclassified nodes by degree and number of flips, shape ``[max degree + 1, max flips + 1]``."""
         shape = int(self.degree.max()) + 1, int(self.flips.max()) + 1
-        joint = (self.degree * shape[1] + self.flips)[self.fell]
+        joint = (self.degree * shape[1] + self.flips)[self.misclassified]
         return joint.bincount(minlength=shape[0] * shape[1]).view(shape)
 
     @property
-    def fell_by_degree(self) -> Tensor:
-        """How many nodes of degree 0, 1, … fell."""
-        return self.degree[self.fell].bincount(minlength=int(self.degree.max()) + 1)
+    def misclassified_by_degree(self) -> Tensor:
+        """Number of misclassified nodes of degree 0, 1, …"""
+        return self.degree[self.misclassified].bincount(minlength=int(self.degree.max()) + 1)
 
     @property
-    def stands_by_degree(self) -> Tensor:
-        """How many nodes of degree 0, 1, … stand."""
-        return self.degree[self.stands].bincount(minlength=int(self.degree.max()) + 1)
+    def robust_by_degree(self) -> Tensor:
+        """Number of robust nodes of degree 0, 1, …"""
+        return self.degree[self.robust].bincount(minlength=int(self.degree.max()) + 1)
 
     @property
-    def fell_by_flips(self) -> Tensor:
-        """How many nodes with 0, 1, … flips at them fell."""
-        return self.flips[self.fell].bincount(minlength=int(self.flips.max()) + 1)
+    def misclassified_by_flips(self) -> Tensor:
+        """Number of misclassified nodes with 0, 1, … flips."""
+        return self.flips[self.misclassified].bincount(minlength=int(self.flips.max()) + 1)
 
     @property
-    def stands_by_flips(self) -> Tensor:
-        """How many nodes with 0, 1, … flips at them stand."""
-        return self.flips[self.stands].bincount(minlength=int(self.flips.max()) + 1)
+    def robust_by_flips(self) -> Tensor:
+        """Number of robust nodes with 0, 1, … flips."""
+        return self.flips[self.robust].bincount(minlength=int(self.flips.max()) + 1)
 
     @property
-    def mean_degree_fell(self) -> float:
-        """NaN if none fell."""
-        return float(self.degree[self.fell].double().mean())
+    def mean_degree_misclassified(self) -> float:
+        """Mean degree of the misclassified nodes; NaN if there are none."""
+        return float(self.degree[self.misclassified].double().mean())
 
     @property
-    def mean_degree_stands(self) -> float:
-        """NaN if none stands."""
-        return float(self.degree[self.stands].double().mean())
+    def mean_degree_robust(self) -> float:
+        """Mean degree of the robust nodes; NaN if there are none."""
+        return float(self.degree[self.robust].double().mean())
 
     @property
     def beyond_degree(self) -> float:
-        """Share of the fallen nodes with more flips at them than they had edges; NaN if none fell."""
-        return float((self.flips > self.degree)[self.fell].double().mean())
+        """Fraction of the misclassified nodes with more flips than edges; NaN if there are none."""
+        return float((self.flips > self.degree)[self.misclassified].double().mean())
 
     def figure(self) -> Figure:
-        """How many nodes fell, by degree and flips; above the line are those changed beyond their degree."""
+        """Draw the number of misclassified nodes by degree and flips; nodes above the line have more flips than edges."""
         figure = empty_figure(5, 4.4)
         axes = figure.subplots()
-        clamped = replace(self, degree=self.degree.clamp(max=_LAST), flips=self.flips.clamp(max=_LAST))
-        draw_fallen(axes, clamped.counts)
+        clamped = replace(self, degree=self.degree.clamp(max=_MAX_SHOWN), flips=self.flips.clamp(max=_MAX_SHOWN))
+        draw_misclassified(axes, clamped.counts)
         figure.legend(loc="outside upper right", fontsize="small", frameon=False)
-        figure.suptitle("nodes that fell", x=0.02, ha="left", fontsize="medium")
-        axes.set_xlabel("degree" + (f", {_LAST} stands for more" if int(self.degree.max()) > _LAST else ""))
-        axes.set_ylabel("adversarial edges" + (f", {_LAST} stands for more" if int(self.flips.max()) > _LAST else ""))
+        figure.suptitle("misclassified nodes", x=0.02, ha="left", fontsize="medium")
+        axes.set_xlabel(_label("degree", self.degree))
+        axes.set_ylabel(_label("flips at the node", self.flips))
         return figure
 
     def plot(self, path: str | Path) -> None:
-        """:meth:`figure` as a PNG or SVG file."""
+        """Write :meth:`figure` to a PNG or SVG file."""
         write_figure(self.figure(), path)
 
     def __repr__(self) -> str:
         return (
-            f"AttackedDegrees({int(self.fell.sum())} fell, {int(self.stands.sum())} stand, mean degree "
-            f"{self.mean_degree_fell:.2f} and {self.mean_degree_stands:.2f}, {self.beyond_degree:.0%} beyond their degree)"
+            f"AttackedDegrees({int(self.misclassified.sum())} misclassified, {int(self.robust.sum())} robust, mean degree "
+            f"{self.mean_degree_misclassified:.2f} and {self.mean_degree_robust:.2f}, "
+            f"{self.beyond_degree:.0%} beyond their degree)"
         )
 
 
-def draw_fallen(axes: Axes, counts: Tensor) -> None:
-    """How many nodes fell, by degree from left to right and by flips from bottom to top.
+def _label(name: str, values: Tensor) -> str:
+    return f"{name} ({_MAX_SHOWN} = {_MAX_SHOWN} or more)" if int(values.max()) > _MAX_SHOWN else name
+
+
+def draw_misclassified(axes: Axes, counts: Tensor) -> None:
+    """Draw the number of misclassified nodes by degree (left to right) and number of flips (bottom to top).
 
     Args:
-        axes: where.
-        counts: shape ``[degrees, flips]``.
+        axes: Axes to draw on.
+        counts: Number of nodes, shape ``[degrees, flips]``.
     """
     from matplotlib.colors import PowerNorm
 
-    most = int(counts.max())
-    # The square root keeps small numbers visible beside large ones.
-    axes.imshow(counts.T.numpy(), origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(most, 1)))
+    largest = int(counts.max())
+    # The square root keeps small counts visible beside large ones.
+    axes.imshow(counts.T.numpy(), origin="lower", aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, max(largest, 1)))
     for x, y in counts.nonzero().tolist():
         count = int(counts[x, y])
-        colour = "white" if 2 * count > most else "black"
+        colour = "white" if 2 * count > largest else "black"
         axes.text(x, y, str(count), ha="center", va="center", fontsize="small", color=colour)
     side = min(counts.shape) - 1
-    axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many as its edges")
+    axes.plot([0, side], [0, side], color=COLOURS[1], linestyle="--", linewidth=1.2, label="as many flips as edges")
     for axis in (axes.xaxis, axes.yaxis):
-        whole_numbers(axis)
+        integer_ticks(axis)
 
 
 def attacked_degrees(result: AttackResult, data: Data) -> AttackedDegrees:
-    """Which target nodes of an attack fell, by their degree and by the adversarial edges at them.
+    """Return degree, number of flips and outcome of each target node of an attack.
 
     Args:
-        result: what the attack found.
-        data: the graph that was attacked, before it.
+        result: Result of the attack.
+        data: Graph before the attack.
+
+    Raises:
+        ValueError: If ``data`` is not the graph that was attacked.
 
     >>> from edgeproof import Budget, datasets, models
     >>> from edgeproof.attacks import FixedFlips
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
     >>> attack = FixedFlips(flips=torch.tensor([[0, 0], [1, 2]]))
-    >>> found = attacked_degrees(attack(models.build("MLP", 21, 2, seed=0), data, nodes, Budget(2)), data)
-    >>> int(found.fell.sum()), found.flips[:4]
+    >>> degrees = attacked_degrees(attack(models.build("MLP", 21, 2, seed=0), data, nodes, Budget(2)), data)
+    >>> int(degrees.misclassified.sum()), degrees.flips[:4]
     (0, tensor([2, 1, 1, 0]))
     """
     check_data(data, labels=False)
     num_nodes = data.x.size(0)
     if result.data.x.size(0) != num_nodes:
         raise ValueError(f"expected the attacked graph of {result.data.x.size(0)} nodes, got one of {num_nodes}")
-    # Flipping nothing brings the edges into the order that flip_pairs leaves them in.
-    led_to, found = (
-        flip_pairs(*each).edge_index for each in ((data, result.flips), (result.data, result.flips[:, :0]))
-    )
-    if not torch.equal(led_to, found):
-        raise ValueError("expected the graph as it was before the attack, got one that the flips do not lead from")
-    right, still = result.clean_margins > 0, result.margins > 0
+    # Flipping no pair sorts the edges as flip_pairs does.
+    expected = flip_pairs(data, result.flips).edge_index
+    perturbed = flip_pairs(result.data, result.flips[:, :0]).edge_index
+    if not torch.equal(expected, perturbed):
+        raise ValueError(
+            "expected the graph before the attack, got one that the flips do not turn into the attacked graph"
+        )
+    correct_before, correct_after = result.clean_margins > 0, result.margins > 0
     return AttackedDegrees(
         nodes=result.nodes.cpu(),
         degree=degree(data)[result.nodes].cpu(),
         flips=result.flips.flatten().bincount(minlength=num_nodes)[result.nodes].cpu(),
-        fell=(right & ~still).cpu(),
-        stands=(right & still).cpu(),
+        misclassified=(correct_before & ~correct_after).cpu(),
+        robust=(correct_before & correct_after).cpu(),
     )

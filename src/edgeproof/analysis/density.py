@@ -1,4 +1,4 @@
-"""Where the eigenvalues of a large graph lie, by the kernel polynomial method (Weiße et al., Rev. Mod. Phys. 2006)."""
+"""Eigenvalue densities of large graphs by the kernel polynomial method (Weiße et al., Rev. Mod. Phys. 2006)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from edgeproof.propagation import Adjacency, spmm
 
 
 def chebyshev_moments(matrix: Adjacency, num_moments: int, *, num_vectors: int, generator: torch.Generator) -> Tensor:
-    r"""Estimates of :math:`m_k = \frac 1 n \operatorname{tr} T_k(\hat A)` for :math:`k < N`.
+    r"""Estimate :math:`m_k = \frac 1 n \operatorname{tr} T_k(\hat A)` for :math:`k < N`.
 
-    Hutchinson's estimate with random signs :math:`z`, :math:`E[z^\top T_k(\hat A) z] = \operatorname{tr} T_k(\hat A)`. By
+    Hutchinson's estimator with random signs :math:`z`, :math:`E[z^\top T_k(\hat A) z] = \operatorname{tr} T_k(\hat A)`. By
     :math:`2 T_k T_l = T_{k+l} + T_{|k-l|}` the moments :math:`2k - 1` and :math:`2k` follow from :math:`T_k(\hat A) z` and
-    the one before it, which halves the products. Memory is that of three times ``num_vectors`` vectors.
+    :math:`T_{k-1}(\hat A) z`, which halves the number of products. Memory: three times ``num_vectors`` vectors.
 
     Args:
-        matrix: a symmetric matrix with eigenvalues between -1 and 1.
-        num_moments: :math:`N`.
-        num_vectors: random vectors to average over.
-        generator: draws them, on the matrix' device.
+        matrix: Symmetric matrix with eigenvalues between -1 and 1.
+        num_moments: Number of moments :math:`N`.
+        num_vectors: Number of random vectors to average over.
+        generator: Random generator on the device of the matrix.
 
     Returns:
         The moments, shape ``[num_moments]``; :math:`m_0 = 1` exactly.
@@ -31,18 +31,19 @@ def chebyshev_moments(matrix: Adjacency, num_moments: int, *, num_vectors: int, 
     tensor([1., 1., 1.], dtype=torch.float64)
     """
     shape, device = (matrix.num_nodes, num_vectors), matrix.weight.device
-    before = 2.0 * torch.randint(2, shape, generator=generator, device=device).to(matrix.weight) - 1
-    now = spmm(matrix, before)
-    moments = [before.new_ones(()), (before * now).mean()]
+    # T_{k-1}(A) z and T_k(A) z.
+    previous = 2.0 * torch.randint(2, shape, generator=generator, device=device).to(matrix.weight) - 1
+    current = spmm(matrix, previous)
+    moments = [previous.new_ones(()), (previous * current).mean()]
     while len(moments) < num_moments:
-        moments.append(2 * (now * now).mean() - moments[0])
-        before, now = now, 2 * spmm(matrix, now) - before
-        moments.append(2 * (now * before).mean() - moments[1])
+        moments.append(2 * (current * current).mean() - moments[0])
+        previous, current = current, 2 * spmm(matrix, current) - previous
+        moments.append(2 * (current * previous).mean() - moments[1])
     return torch.stack(moments[:num_moments])
 
 
 def jackson_kernel(num_moments: int) -> Tensor:
-    r"""Jackson's factors, which keep the density positive: with :math:`q = \pi / (N + 1)`,
+    r"""Return the Jackson damping factors, which keep the density positive: with :math:`q = \pi / (N + 1)`,
 
     .. math::
         J_k = \frac{(N - k + 1) \cos(k q) + \sin(k q) \cot q}{N + 1}.
@@ -55,22 +56,22 @@ def jackson_kernel(num_moments: int) -> Tensor:
     return ((num_moments - k + 1) * torch.cos(k * q) + torch.sin(k * q) / math.tan(q)) / (num_moments + 1)
 
 
-def cell_shares(moments: Tensor, num_cells: int) -> Tensor:
-    r"""Which share of the eigenvalues of :math:`I - \hat A` lies in each of equal cells of [0, 2].
+def bin_fractions(moments: Tensor, num_bins: int) -> Tensor:
+    r"""Return the fraction of the eigenvalues of :math:`I - \hat A` in each of equal bins of [0, 2].
 
     With :math:`\lambda = 1 - \cos \theta` the damped density in :math:`\theta` is
 
     .. math::
         \frac 1 \pi \Bigl(1 + 2 \sum_{k \ge 1} J_k m_k \cos k \theta\Bigr),
 
-    and cells are integrated in closed form. Shares are not negative and sum to 1. An eigenvalue is smeared over
+    and bins are integrated in closed form. The fractions are non-negative and sum to 1. Each eigenvalue is smeared over
     :math:`\theta \pm \pi / N`.
 
-    >>> cell_shares(torch.tensor([1.0, 0.0]), 2)
+    >>> bin_fractions(torch.tensor([1.0, 0.0]), 2)
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
     k = torch.arange(1, moments.numel(), dtype=torch.float64)
-    theta = torch.arccos(1 - torch.linspace(0, 2, num_cells + 1, dtype=torch.float64))
+    theta = torch.arccos(1 - torch.linspace(0, 2, num_bins + 1, dtype=torch.float64))
     damped = (jackson_kernel(moments.numel()) * moments.double().cpu())[1:]
     integral = (theta + 2 * torch.sin(theta[:, None] * k) @ (damped / k)) / math.pi
     return integral.diff()

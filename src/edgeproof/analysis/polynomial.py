@@ -1,4 +1,4 @@
-r"""Polynomials of the normalised adjacency matrix: the matrix, and its polynomials times vectors and at its eigenvalues."""
+r"""Polynomials of the normalized adjacency matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgeproof.propagation import Adjacency, spmm
 
 
 def normalized_adjacency(data: Data, *, self_loops: bool) -> Adjacency:
-    r""":math:`\hat A` of a graph, in double precision whatever its features are in.
+    r"""Return :math:`\hat A` of a graph in double precision, whatever the dtype of its features.
 
     >>> pair = Data(x=torch.zeros(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     >>> normalized_adjacency(pair, self_loops=True).dense()
@@ -22,17 +22,17 @@ def normalized_adjacency(data: Data, *, self_loops: bool) -> Adjacency:
     return adjacency.normalized(self_loops=self_loops)
 
 
-def times(gamma: Tensor, matrix: Adjacency, x: Tensor) -> Tensor:
-    r""":math:`\sum_k \gamma_k \hat A^k x` by :math:`K` sparse products.
+def apply(gamma: Tensor, matrix: Adjacency, x: Tensor) -> Tensor:
+    r"""Return :math:`\sum_k \gamma_k \hat A^k x`, computed with :math:`K` sparse products.
 
     Args:
-        gamma: :math:`\gamma`, shape ``[K + 1]``.
-        matrix: :math:`\hat A`.
-        x: shape ``[nodes, columns]``.
+        gamma: Coefficients :math:`\gamma`, shape ``[K + 1]``.
+        matrix: Normalized adjacency matrix :math:`\hat A`.
+        x: Columns to multiply, shape ``[nodes, columns]``.
 
     >>> pair = Data(x=torch.zeros(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     >>> matrix = normalized_adjacency(pair, self_loops=False)
-    >>> times(torch.tensor([1.0, 10.0]), matrix, torch.tensor([[1.0], [0.0]]).double()).flatten()
+    >>> apply(torch.tensor([1.0, 10.0]), matrix, torch.tensor([[1.0], [0.0]]).double()).flatten()
     tensor([ 1., 10.], dtype=torch.float64)
     """
     gamma = gamma.to(x)
@@ -43,10 +43,10 @@ def times(gamma: Tensor, matrix: Adjacency, x: Tensor) -> Tensor:
     return total
 
 
-def at(gamma: Tensor, points: Tensor) -> Tensor:
-    r""":math:`\sum_k \gamma_k x^k` at each of ``points``, by Horner's rule.
+def evaluate(gamma: Tensor, points: Tensor) -> Tensor:
+    r"""Return :math:`\sum_k \gamma_k x^k` at each of ``points``, by Horner's rule.
 
-    >>> at(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([0.0, 3.0]))
+    >>> evaluate(torch.tensor([1.0, 0.0, 2.0]), torch.tensor([0.0, 3.0]))
     tensor([ 1., 19.])
     """
     value = torch.zeros_like(points)

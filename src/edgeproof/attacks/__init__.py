@@ -1,4 +1,4 @@
-"""Structure attacks: which edges to change, within a budget, so that a model errs most."""
+"""Structure attacks: edge flips within a budget that minimize a model's accuracy."""
 
 from edgeproof.attacks.base import Attack, AttackResult
 from edgeproof.attacks.blocks import Block, resample, sample_block
@@ -7,10 +7,8 @@ from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
-from edgeproof.attacks.lrbcd import LRBCD
-from edgeproof.attacks.pgd import PGD
-from edgeproof.attacks.prbcd import PRBCD
 from edgeproof.attacks.projections import discretize, project_global, project_local
+from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 from edgeproof.attacks.registry import available, build
 
 __all__ = [

@@ -1,48 +1,232 @@
-"""What every attack has in common: it is asked in one way, held to its budget, and judged on the graph that it leaves."""
+"""Base classes of attacks: the target under attack, the trace of a search, and the result."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final, overload
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, final, overload
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_data, check_nodes, check_not_caching
-from edgeproof._progress import progress_bar
-from edgeproof.attacks.target import Target, num_usable_pairs
-from edgeproof.attacks.trace import AttackTrace
+from edgeproof._checks import check_data, check_nodes, check_not_caching, describe
+from edgeproof._progress import Advance, progress_bar
 from edgeproof.budget import Budget
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
-from edgeproof.models.predict import predict
-from edgeproof.propagation.autograd_path import described
-from edgeproof.propagation.pairs import Pairs
+from edgeproof.models.base import predict
+from edgeproof.propagation import EdgeGradientEngine
+from edgeproof.propagation.pairs import Pairs, num_pairs
+
+if TYPE_CHECKING:
+    from edgeproof.attacks._recording import Recording, RecordingOptions
+
+FlipScore = tuple[float, float]
+"""Accuracy and negative loss under some flips; a lower score is a stronger attack."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Model, graph and nodes under attack.
+
+    Args:
+        model: Any module called as ``model(x, edge_index, edge_weight)``.
+        data: The graph.
+        nodes: Target node ids.
+        labels: Labels of the target nodes, in the same order.
+        backend: Kernel backend. Default: the fastest that supports the inputs.
+        recording: Options for recording attack steps as CUDA graphs, on any device. Default: steps on a small graph on a GPU
+            are recorded with the default options, all others are not.
+    """
+
+    model: nn.Module
+    data: Data
+    nodes: Tensor
+    labels: Tensor
+    backend: str | None = None
+    recording: RecordingOptions | None = None
+
+    @cached_property
+    def _engines(self) -> dict[str, EdgeGradientEngine]:
+        """Gradient engines by loss; shared with the copies of :meth:`for_one_attack`."""
+        return {}
+
+    @cached_property
+    def _used_losses(self) -> list[str]:
+        return []
+
+    @cached_property
+    def clean_logits(self) -> Tensor:
+        """Logits of the target nodes on the clean graph."""
+        return predict(self.model, self.data)[self.nodes]
+
+    @cached_property
+    def recordings(self) -> dict[tuple[object, ...], Recording]:
+        """Cache of recorded attack steps; used by :func:`edgeproof.attacks._recording.run_recorded`."""
+        return {}
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.data.x.size(0))
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.data.x.device
+        return device
+
+    @property
+    def path(self) -> str:
+        """Gradient path used so far, ``"propagate"`` or ``"autograd"``; ``"none"`` if no gradient was computed."""
+        return self._engines[self._used_losses[0]].path if self._used_losses else "none"
+
+    def engine(self, loss: str) -> EdgeGradientEngine:
+        """Return the (cached) gradient engine for a loss."""
+        if loss not in self._engines:
+            self._engines[loss] = EdgeGradientEngine(
+                self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
+            )
+        if loss not in self._used_losses:
+            self._used_losses.append(loss)
+        return self._engines[loss]
+
+    def for_one_attack(self) -> Target:
+        """Return a copy with the same gradient engines, but its own :attr:`recordings` and its own :attr:`path`."""
+        copy = replace(self)
+        copy.__dict__["_engines"] = self._engines
+        return copy
+
+    def refresh(self) -> None:
+        """Recompute cached values after the model's parameters have changed."""
+        self.__dict__.pop("clean_logits", None)
+        for engine in self._engines.values():
+            engine.refresh()
+
+    def records_steps(self, loss: str) -> bool:
+        """Whether attack steps on this target may be recorded as CUDA graphs."""
+        return self.recording is not None or self.engine(loss).recordable
+
+    def accuracy(self, logits: Tensor) -> Tensor:
+        """Return the accuracy of the target nodes, given logits of all nodes."""
+        return losses.accuracy(logits[self.nodes], self.labels)
+
+    def score(self, candidates: Sequence[Tensor], loss: str) -> list[FlipScore]:
+        """Evaluate the model under each candidate set of flips; a lower score is a stronger attack."""
+        engine = self.engine(loss)
+
+        def measure(logits: Tensor) -> Tensor:
+            z = logits[self.nodes]
+            return torch.stack([losses.accuracy(z, self.labels), -engine.loss(z, self.labels)])
+
+        measured = [torch.vmap(measure)(logits) for logits in engine.logits_of(candidates)]
+        return [(accuracy, gain) for accuracy, gain in torch.cat(measured).tolist()] if measured else []
+
+    def strongest(self, candidates: Sequence[Tensor], loss: str) -> Tensor:
+        """Return the candidate set of flips with the lowest accuracy; the loss breaks ties.
+
+        The empty perturbation is always a candidate.
+        """
+        empty: Tensor = self.data.edge_index.new_empty(2, 0)
+        candidates = [empty, *candidates]
+        engine = self.engine(loss)
+        logits = torch.cat([batch[:, self.nodes] for batch in engine.logits_of(candidates)])
+        correct = (logits.argmax(dim=2) == self.labels) & logits.isfinite().all(dim=2)
+        num_correct = correct.sum(dim=1).tolist()
+        lowest = [index for index, count in enumerate(num_correct) if count == min(num_correct)]
+        if len(lowest) == 1:
+            return candidates[lowest[0]]
+        tied_losses = torch.vmap(lambda z: engine.loss(z, self.labels))(logits[lowest])
+        return candidates[lowest[int(tied_losses.argmax())]]
+
+
+def no_progress(done: int, text: str) -> None:
+    """Ignore a progress update."""
+
+
+class AttackTrace:
+    """Losses and phase times of one attack, recorded without a host-device sync.
+
+    Args:
+        device: Device of the attack.
+        advance: Callback that moves a progress bar; see :func:`edgeproof._progress.progress_bar`.
+        done: Number of steps already shown by the progress bar.
+    """
+
+    def __init__(self, device: torch.device, advance: Advance = no_progress, done: int = 0) -> None:
+        self._cuda = device.type == "cuda"
+        self._advance, self._done = advance, done
+        self._losses: list[Tensor] = []
+        self._marks: list[tuple[str, torch.cuda.Event | float]] = []
+        self.phase("")
+
+    def phase(self, name: str) -> None:
+        """Attribute the time since the last call to a phase."""
+        mark: torch.cuda.Event | float = time.perf_counter()
+        if self._cuda:
+            mark = torch.cuda.Event(enable_timing=True)
+            mark.record()
+        self._marks.append((name, mark))
+
+    def step(self, loss: Tensor) -> None:
+        """Record the loss at the start of a step."""
+        self._losses.append(loss.detach())
+        self._done += 1
+        self._advance(self._done, "")
+
+    @property
+    def num_steps(self) -> int:
+        """Number of recorded steps."""
+        return len(self._losses)
+
+    def rewind(self, num_steps: int) -> None:
+        """Drop all but the first ``num_steps`` steps; the others are repeated."""
+        self._done -= len(self._losses) - num_steps
+        del self._losses[num_steps:]
+
+    @property
+    def trace(self) -> tuple[float, ...]:
+        """Loss at every step."""
+        return tuple(torch.stack(self._losses).tolist()) if self._losses else ()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds per phase."""
+        if self._cuda:
+            torch.cuda.synchronize()
+        total: dict[str, float] = {}
+        for (_, before), (phase, after) in zip(self._marks, self._marks[1:], strict=False):
+            if isinstance(before, torch.cuda.Event):
+                assert isinstance(after, torch.cuda.Event)
+                elapsed = before.elapsed_time(after) / 1000
+            else:
+                assert isinstance(after, float)
+                elapsed = after - before
+            total[phase] = total.get(phase, 0.0) + elapsed
+        return total
 
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """What an attack found, and what it does to the model.
+    """Result of one attack.
 
     Args:
-        flips: the pairs flipped, shape ``[2, flips]``, the smaller end first, ascending.
-        data: the graph with these flips.
-        nodes: the target nodes.
-        accuracy: share of the target nodes that the model gets right on that graph.
-        clean_accuracy: the same before the attack.
-        margins: by how much the true class leads at each target node, on that graph; negative where the model is wrong.
-        clean_margins: the same before the attack.
-        trace: the loss at every step, of relaxed flips where the attack relaxes them.
-        seconds: by phase.
-        budget: what it was allowed.
-        attack: the attack with all its settings.
-        seed: of its random choices.
-        path: how gradients were computed, ``"propagate"`` or ``"autograd"``; ``"none"`` where none were needed.
+        flips: Flipped pairs, smaller node id first, in ascending order, shape ``[2, flips]``.
+        data: The perturbed graph.
+        nodes: Target node ids.
+        accuracy: Accuracy of the target nodes on the perturbed graph.
+        clean_accuracy: Accuracy of the target nodes on the clean graph.
+        margins: Margin of the true class at each target node on the perturbed graph; negative where misclassified.
+        clean_margins: The same on the clean graph.
+        trace: Loss at every step, of the relaxed flips if the attack relaxes them.
+        seconds: Seconds per phase.
+        budget: Budget of the attack.
+        attack: The attack with its settings.
+        seed: Seed of the attack.
+        path: Gradient path, ``"propagate"`` or ``"autograd"``; ``"none"`` if the attack uses no gradients.
     """
 
     flips: Tensor
@@ -68,35 +252,35 @@ class AttackResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(ABC):
-    """A search for the flips within a budget that cost a model most accuracy.
+    """Base class of attacks: a search for edge flips within a budget that minimize a model's accuracy.
 
-    Settings are fixed at construction, the budget comes with the call: one attack serves every budget. A subclass is a
-    frozen dataclass of its settings and writes :meth:`run`.
+    Settings are fixed at construction and the budget is an argument of the call, so one attack serves every budget. A
+    subclass is a frozen dataclass of its settings that implements :meth:`run` and :meth:`num_steps`.
     """
 
     @abstractmethod
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        """Find flips.
+        """Search for flips.
 
         Args:
-            target: what to attack.
-            budget: at least one flip of a pair of usable nodes.
-            generator: for all that is random, on the graph's device.
-            trace: takes note of steps and times.
+            target: Model, graph and nodes under attack.
+            budget: Budget that allows at least one flip.
+            generator: Random generator on the graph's device.
+            trace: Receives the loss of every step and the time of every phase.
 
         Returns:
-            Distinct pairs, shape ``[2, flips]``, within the budget.
+            Distinct pairs within the budget, shape ``[2, flips]``.
         """
 
     @abstractmethod
     def num_steps(self, budget: Budget) -> int:
-        """How many steps :meth:`run` makes at most."""
+        """Return the maximum number of steps of :meth:`run`."""
 
     def check(self, target: Target, budget: Budget) -> None:  # noqa: B027
-        """Raise if the settings do not fit what is to be attacked; called before :meth:`run`."""
+        """Raise if the settings do not fit the target or the budget; called before :meth:`run`."""
 
     def for_training(self) -> Attack:
-        """The same attack as adversarial training uses it: cheaper where the paper made it cheaper."""
+        """Return the attack with the (cheaper) settings that the paper uses for adversarial training."""
         return self
 
     @overload
@@ -143,43 +327,65 @@ class Attack(ABC):
     ) -> AttackResult | list[AttackResult]:
         """Attack ``model`` at ``nodes`` of ``data``.
 
-        The model is used in evaluation mode. What comes back keeps the budget, always: it is checked here, and the accuracy is
-        that on the perturbed graph itself, not on a relaxation.
+        The model runs in evaluation mode. The returned flips are checked against the budget, and the reported accuracy is that
+        on the discrete perturbed graph, not on a relaxation.
 
         Args:
-            model: any module called as ``model(x, edge_index, edge_weight=None)``.
-            data: the graph, on the model's device.
-            nodes: the nodes whose classification the attack wants to spoil.
-            budget: one, or several; :meth:`Budget.from_epsilons <edgeproof.Budget.from_epsilons>` makes several.
-            labels: what the nodes should be classified as, in their order; by default the labels of ``data``.
-            seed: decides all that is random.
-            backend: the kernels to use; by default the fastest that fit.
-            progress: whether to draw a progress bar (on terminals only).
+            model: Any module called as ``model(x, edge_index, edge_weight=None)``.
+            data: The graph, on the model's device.
+            nodes: Ids of the nodes to misclassify.
+            budget: One budget, or a sequence of them, see :meth:`Budget.from_epsilons <edgeproof.Budget.from_epsilons>`.
+            labels: Labels of ``nodes``, in their order. Default: the labels of ``data``.
+            seed: Random seed.
+            backend: Kernel backend. Default: the fastest that supports the inputs.
+            progress: Whether to draw a progress bar (only if standard error is a terminal).
 
         Returns:
-            One result; for several budgets a list, in their order.
+            One result, or a list of results in the order of the budgets.
         """
-        budgets = [budget] if isinstance(budget, Budget) else list(budget)
         target = make_target(model, data, nodes, labels, backend)
-        if not budgets:
-            raise ValueError("expected at least one budget, got none")
-        budgets = [_checked(one, target) for one in budgets]
-        clean = predict(model, data)[nodes]
-        if not bool(clean.isfinite().all()):
-            raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
-        if int(target.labels.max()) >= clean.size(1):
-            found = int(target.labels.max())
-            raise ValueError(f"expected labels between 0 and {clean.size(1) - 1}, the model's classes, got {found}")
-        results, done = [], 0
-        with dispatch.using(backend), progress_bar(type(self).__name__, self._steps(budgets), show=progress) as advance:
-            for one in budgets:
-                trace = AttackTrace(target.device, advance, done)
-                results.append(self._attack(target, one, clean, seed, trace))
-                done += self._steps([one])
+        budgets = [budget] if isinstance(budget, Budget) else list(budget)
+        results = self.on_target(target, budgets, seed=seed, progress=progress)
         return results[0] if isinstance(budget, Budget) else results
 
-    def _steps(self, budgets: list[Budget]) -> int:
-        return sum(self.num_steps(budget) for budget in budgets)
+    @final
+    @torch.inference_mode(False)
+    def on_target(
+        self, target: Target, budgets: Sequence[Budget], *, seed: int = 0, progress: bool = False
+    ) -> list[AttackResult]:
+        """Attack a target from :func:`make_target`, which several attacks may share.
+
+        Args:
+            target: Model, graph and nodes under attack.
+            budgets: At least one budget.
+            seed: Random seed.
+            progress: Whether to draw a progress bar (only if standard error is a terminal).
+
+        Returns:
+            One result per budget, in their order.
+        """
+        if not budgets:
+            raise ValueError("expected at least one budget, got none")
+        budgets = [_checked_budget(budget, target) for budget in budgets]
+        clean_logits = target.clean_logits
+        if not bool(clean_logits.isfinite().all()):
+            name = type(target.model).__name__
+            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
+        num_classes, largest_label = clean_logits.size(1), int(target.labels.max())
+        if largest_label >= num_classes:
+            raise ValueError(
+                f"expected labels between 0 and {num_classes - 1}, the model's classes, got {largest_label}"
+            )
+        target = target.for_one_attack()
+        results, done = [], 0
+        num_steps = sum(self.num_steps(budget) for budget in budgets)
+        bar = progress_bar(type(self).__name__, num_steps, show=progress)
+        with dispatch.using(target.backend), bar as advance:
+            for budget in budgets:
+                trace = AttackTrace(target.device, advance, done)
+                results.append(self._attack(target, budget, clean_logits, seed, trace))
+                done += self.num_steps(budget)
+        return results
 
     @final
     def find(
@@ -191,31 +397,41 @@ class Attack(ABC):
         trace: AttackTrace,
         start: Tensor | None = None,
     ) -> Tensor:
-        """What :meth:`run` finds, ascending, and checked against the budget; nothing where the budget allows nothing.
+        """Run the search without input validation or final evaluation (used inside training).
 
-        This is an attack without the questions before it and the judgement after it, for who attacks again and again.
+        Args:
+            target: Model, graph and nodes under attack.
+            budget: Budget of the attack.
+            generator: Random generator on the graph's device.
+            trace: Receives the loss of every step and the time of every phase.
+            start: Flips to start from; only for :class:`WarmStarting` attacks.
+
+        Returns:
+            The flips in ascending order, checked against the budget, shape ``[2, flips]``.
         """
         if not (budget.total and num_usable_pairs(target.num_nodes, budget)):
-            nothing: Tensor = target.data.edge_index.new_empty(2, 0)
-            return nothing
+            empty: Tensor = target.data.edge_index.new_empty(2, 0)
+            return empty
         self.check(target, budget)
         if start is None:
-            found = self.run(target, budget, generator=generator, trace=trace)
+            pairs = self.run(target, budget, generator=generator, trace=trace)
         elif isinstance(self, WarmStarting):
-            found = self.run(target, budget, generator=generator, trace=trace, start=start)
+            pairs = self.run(target, budget, generator=generator, trace=trace, start=start)
         else:
-            raise TypeError(f"{type(self).__name__} cannot begin at flips found before")
-        flips = Pairs.of(found, target.num_nodes).both
+            raise TypeError(f"{type(self).__name__} cannot start from given flips: pass start=None")
+        flips = Pairs.of(pairs, target.num_nodes).both
         budget.check(flips)
         return flips
 
-    def _attack(self, target: Target, budget: Budget, clean: Tensor, seed: int, trace: AttackTrace) -> AttackResult:
+    def _attack(
+        self, target: Target, budget: Budget, clean_logits: Tensor, seed: int, trace: AttackTrace
+    ) -> AttackResult:
         start = time.perf_counter()
         generator = torch.Generator(target.device).manual_seed(seed)
         flips = self.find(target, budget, generator=generator, trace=trace)
         data = flip_pairs(target.data, flips)
         logits = predict(target.model, data)[target.nodes]
-        accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean))
+        accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean_logits))
         seconds = trace.seconds
         return AttackResult(
             flips=flips,
@@ -224,7 +440,7 @@ class Attack(ABC):
             accuracy=accuracy,
             clean_accuracy=clean_accuracy,
             margins=losses.margin(logits, target.labels),
-            clean_margins=losses.margin(clean, target.labels),
+            clean_margins=losses.margin(clean_logits, target.labels),
             trace=trace.trace,
             seconds={**seconds, "total": time.perf_counter() - start},
             budget=budget,
@@ -236,7 +452,7 @@ class Attack(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStarting(Attack):
-    """An attack that can begin at flips found before."""
+    """Base class of attacks that can start from given flips."""
 
     @abstractmethod
     def run(
@@ -248,19 +464,19 @@ class WarmStarting(Attack):
         trace: AttackTrace,
         start: Tensor | None = None,
     ) -> Tensor:
-        """Find flips; see :meth:`Attack.run`.
+        """Search for flips; see :meth:`Attack.run`.
 
         Args:
-            target: what to attack.
-            budget: at least one flip of a pair of usable nodes.
-            generator: for all that is random, on the graph's device.
-            trace: takes note of steps and times.
-            start: flips to begin at, within the budget, ascending; none to begin with nothing.
+            target: Model, graph and nodes under attack.
+            budget: Budget that allows at least one flip.
+            generator: Random generator on the graph's device.
+            trace: Receives the loss of every step and the time of every phase.
+            start: Flips to start from, within the budget, in ascending order. Default: the clean graph.
         """
 
 
 def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
-    """What was asked to be attacked, checked."""
+    """Check the inputs of an attack and return them as a :class:`Target`."""
     check_not_caching(model)
     dispatch.check_name(backend)
     check_data(data, labels=labels is None)
@@ -268,7 +484,7 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     if labels is None:
         labels = data.y[nodes]
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:
-        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {described(labels)}")
+        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {describe(labels)}")
     elif int(labels.min()) < 0:
         raise ValueError(f"expected labels from 0, got {int(labels.min())}")
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}
@@ -277,7 +493,12 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     return Target(model, data, nodes, labels, backend)
 
 
-def _checked(budget: object, target: Target) -> Budget:
+def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
+    """Return the number of pairs that a budget allows to flip."""
+    return num_pairs(num_nodes if budget.usable is None else budget.usable.numel())
+
+
+def _checked_budget(budget: object, target: Target) -> Budget:
     if not isinstance(budget, Budget):
         raise TypeError(f"expected an edgeproof.Budget, got {type(budget).__name__}; see Budget.from_epsilon")
     if budget.local is not None and budget.local.numel() != target.num_nodes:
@@ -285,15 +506,3 @@ def _checked(budget: object, target: Target) -> Budget:
             f"expected local budgets for the {target.num_nodes} nodes of the graph, got {budget.local.numel()}"
         )
     return budget.to(target.device)
-
-
-def check_settings(*, whole: dict[str, tuple[int, int]], numbers: dict[str, float], loss: str | None = None) -> None:
-    """Raise unless settings are sound: whole numbers, each with the least that it may be, and finite positive numbers."""
-    for name, (value, least) in whole.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
-    for name, number in numbers.items():
-        if not isinstance(number, (int, float)) or not 0 < number < float("inf"):
-            raise ValueError(f"expected {name} to be a finite number > 0, got {number!r}")
-    if loss is not None:
-        losses.get(loss)

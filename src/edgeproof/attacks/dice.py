@@ -1,4 +1,4 @@
-"""Attacks that ask no gradient: random flips, and DICE (Waniek et al., 2018)."""
+"""Attacks without gradients: random flips and DICE (Waniek et al., 2018)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.base import Attack
-from edgeproof.attacks.blocks import sample_touching
+from edgeproof.attacks.base import Attack, AttackTrace, Target
+from edgeproof.attacks.blocks import sample_incident_pairs
 from edgeproof.attacks.projections import discretize
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.graph import UNKNOWN
 from edgeproof.propagation.pairs import contained
 
-# Candidates drawn for every flip allowed: enough that most budgets are used up where there are pairs to use them on.
-_DRAWN_PER_FLIP = 64
-_DRAWN_AT_LEAST = 10_000
+# Candidates per flip of the budget: enough to spend most budgets if sufficiently many pairs are allowed.
+_CANDIDATES_PER_FLIP = 64
+_MIN_CANDIDATES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomFlips(Attack):
-    """Flip random pairs, each with at least one target node: the baseline that every attack should beat.
+    """Flip random pairs that contain at least one target node; a baseline that every other attack should beat.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
@@ -35,17 +33,17 @@ class RandomFlips(Attack):
         return 0
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        return _take(_candidates(target, budget, generator), budget)
+        return _first_within(_candidates(target, budget, generator), budget)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DICE(Attack):
-    """Delete internally, connect externally: remove edges within a class, add edges between classes, at random.
+    """Delete Internally, Connect Externally: remove random edges within classes and add random edges between classes.
 
-    Every flip has at least one target node. The labels of all nodes of the graph must be known.
+    Every flip contains at least one target node. Nodes without a label are never part of a flip.
 
     Args:
-        add_ratio: share of the flips that add an edge; where edges to remove run out, more are added.
+        add_ratio: Fraction of flips that add an edge. If there are too few edges to remove, more are added.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
@@ -65,34 +63,33 @@ class DICE(Attack):
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         y = target.data.y
         if not isinstance(y, Tensor):
-            raise ValueError("expected the labels of nodes in data.y, which DICE goes by, got none")
+            raise ValueError("expected node labels in data.y, which DICE needs, got None")
         y = y.index_copy(0, target.nodes, target.labels)
-        inner = _edges_at(target, generator)
-        inner = inner[:, y[inner[0]] == y[inner[1]]]
-        removed = _take(inner, Budget(budget.total - round(self.add_ratio * budget.total), budget.local))
-        # Nothing can be said of nodes whose class is not known.
-        known = None if bool((y != UNKNOWN).all()) else (y != UNKNOWN).nonzero().squeeze(1)
-        outer = _candidates(target, budget, generator, known)
-        outer = outer[:, (y[outer[0]] != y[outer[1]]) & ~_is_edge(target, outer)]
-        return torch.cat([removed, _take(outer, budget.after(removed))], dim=1)
+        internal = _incident_edges(target, generator)
+        internal = internal[:, y[internal[0]] == y[internal[1]]]
+        removed = _first_within(internal, Budget(budget.total - round(self.add_ratio * budget.total), budget.local))
+        labelled = None if bool((y != UNKNOWN).all()) else (y != UNKNOWN).nonzero().squeeze(1)
+        external = _candidates(target, budget, generator, labelled)
+        external = external[:, (y[external[0]] != y[external[1]]) & ~_is_edge(target, external)]
+        return torch.cat([removed, _first_within(external, budget.after(removed))], dim=1)
 
 
-def _candidates(target: Target, budget: Budget, generator: torch.Generator, others: Tensor | None = None) -> Tensor:
-    size = max(_DRAWN_AT_LEAST, _DRAWN_PER_FLIP * budget.total)
-    return sample_touching(target.nodes, target.num_nodes, size, generator=generator, others=others)
+def _candidates(target: Target, budget: Budget, generator: torch.Generator, partners: Tensor | None = None) -> Tensor:
+    size = max(_MIN_CANDIDATES, _CANDIDATES_PER_FLIP * budget.total)
+    return sample_incident_pairs(target.nodes, target.num_nodes, size, generator=generator, partners=partners)
 
 
-def _take(pairs: Tensor, budget: Budget) -> Tensor:
-    """The first pairs that fit."""
-    order = torch.linspace(1, 0.5, pairs.size(1), dtype=torch.float64, device=pairs.device)
-    return pairs[:, discretize(order, pairs, budget)]
+def _first_within(pairs: Tensor, budget: Budget) -> Tensor:
+    """Return the pairs that fit the budget if taken greedily in their order."""
+    priority = torch.linspace(1, 0.5, pairs.size(1), dtype=torch.float64, device=pairs.device)
+    return pairs[:, discretize(priority, pairs, budget)]
 
 
-def _edges_at(target: Target, generator: torch.Generator) -> Tensor:
-    """The edges with at least one target node, each once, in random order."""
+def _incident_edges(target: Target, generator: torch.Generator) -> Tensor:
+    """Return the undirected edges with at least one target node, in random order."""
     row, col = target.data.edge_index
-    aimed_at = torch.zeros(target.num_nodes, dtype=torch.bool, device=target.device).index_fill_(0, target.nodes, True)
-    edges: Tensor = target.data.edge_index[:, (row < col) & (aimed_at[row] | aimed_at[col])]
+    is_target = torch.zeros(target.num_nodes, dtype=torch.bool, device=target.device).index_fill_(0, target.nodes, True)
+    edges: Tensor = target.data.edge_index[:, (row < col) & (is_target[row] | is_target[col])]
     return edges[:, torch.randperm(edges.size(1), generator=generator, device=edges.device)]
 
 

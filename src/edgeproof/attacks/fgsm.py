@@ -1,4 +1,4 @@
-"""FGSM: one flip at a time, each the best of all pairs by the gradient on the graph as it then is."""
+"""FGSM: exact greedy flips, one at a time, by the gradient over all pairs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.base import Attack, check_settings
+from edgeproof import losses
+from edgeproof.attacks.base import Attack, AttackTrace, Target
 from edgeproof.attacks.greedy import GreedyState
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class FGSM(Attack):
-    """Flip the pair of largest gradient, over all pairs, until the budget is used up or no gradient is positive.
+    """Repeatedly flip the pair of largest gradient until the budget is spent or no gradient is positive.
 
-    The search over all pairs is exact (:meth:`EdgeGradient.top <edgeproof.propagation.EdgeGradient.top>`); nothing is random.
-    The flips of lowest accuracy on the way are the result.
+    The search over all pairs is exact (:meth:`EdgeGradient.top <edgeproof.propagation.EdgeGradient.top>`) and deterministic.
+    The result is the sequence of flips up to the point of lowest accuracy.
 
     Args:
-        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
+        loss: Name of the loss to maximize; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
@@ -34,21 +33,18 @@ class FGSM(Attack):
     loss: str = "tanh_margin"
 
     def __post_init__(self) -> None:
-        check_settings(whole={}, numbers={}, loss=self.loss)
+        losses.get(self.loss)
 
     def num_steps(self, budget: Budget) -> int:
         return budget.total
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        path = GreedyState(target, self.loss, trace)
-        while True:
-            left = budget.after(path.flips)
-            nodes = left.usable
-            if not left.total or (nodes is not None and nodes.numel() < 2):
-                return path.end()
-            gradient = path.gradient()
-            best = gradient.top(1, among=nodes, exclude=path.flips)
+        state = GreedyState(target, self.loss, trace)
+        while state.can_flip(budget):
+            gradient = state.gradient()
+            best = gradient.top(1, among=budget.after(state.flips).usable, exclude=state.flips)
             trace.phase("search")
             if not bool((best.scores > 0).any()):
-                return path.end()
-            path.add(best.pairs)
+                break
+            state.add(best.pairs)
+        return state.best_flips()

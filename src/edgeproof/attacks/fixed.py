@@ -1,4 +1,4 @@
-"""Flips that are known already: from a file, from an attack on another model, or by hand."""
+"""Known flips as an attack: from a file, from an attack on another model, or chosen by hand."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ import torch
 from torch import Tensor
 
 from edgeproof._checks import check_pairs
-from edgeproof.attacks.base import Attack
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace
+from edgeproof.attacks.base import Attack, AttackTrace, Target
 from edgeproof.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FixedFlips(Attack):
-    """Apply these flips: an attack found elsewhere, held to the budget and judged like any other.
+    """Apply given flips, checked against the budget and evaluated like any other attack.
 
     Args:
-        flips: distinct pairs, shape ``[2, flips]``.
-        origin: where they come from, in words.
+        flips: Distinct pairs, shape ``[2, flips]``.
+        origin: Description of where the flips come from.
 
     >>> from edgeproof import datasets, models
-    >>> data, nodes = datasets.load("csbm"), torch.arange(50)
-    >>> one, other = (models.build(name, 21, 2, seed=0) for name in ("GCN", "GPRGNN"))
     >>> from edgeproof.attacks import GreedyRBCD
-    >>> found = GreedyRBCD(steps=5)(one, data, nodes, Budget(20))
-    >>> FixedFlips(flips=found.flips, origin="GCN")(other, data, nodes, Budget(20)).flips.equal(found.flips)
+    >>> data, nodes = datasets.load("csbm"), torch.arange(50)
+    >>> gcn, gprgnn = (models.build(name, 21, 2, seed=0) for name in ("GCN", "GPRGNN"))
+    >>> flips = GreedyRBCD(steps=5)(gcn, data, nodes, Budget(20)).flips
+    >>> FixedFlips(flips=flips, origin="GCN")(gprgnn, data, nodes, Budget(20)).flips.equal(flips)
     True
     """
 

@@ -1,4 +1,4 @@
-"""Greedy R-BCD: whole flips, a few per random block (Geisler et al., 2021)."""
+"""GR-BCD: discrete flips, a few per random block (Geisler et al., 2021)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.base import Attack, check_settings
+from edgeproof import losses
+from edgeproof._checks import check_int
+from edgeproof.attacks.base import Attack, AttackTrace, Target
 from edgeproof.attacks.blocks import sample_block
 from edgeproof.attacks.greedy import GreedyState
 from edgeproof.attacks.projections import discretize
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import Pairs, contained
 
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyRBCD(Attack):
-    """Spend the budget in equal parts, each on the pairs of largest gradient in a new random block.
+    """Spend an equal part of the budget per step, on the pairs of largest gradient in a new random block.
 
-    The flips of lowest accuracy on the way are the result.
+    The result is the sequence of flips up to the point of lowest accuracy.
 
     Args:
-        steps: parts of the budget; fewer where the budget is smaller.
-        block_size: pairs looked at in a step.
-        loss: the loss to raise, by name; see :mod:`edgeproof.losses`.
+        steps: Maximum number of steps; at most one per flip of the budget.
+        block_size: Number of pairs per block.
+        loss: Name of the loss to maximize; see :mod:`edgeproof.losses`.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
@@ -42,29 +42,30 @@ class GreedyRBCD(Attack):
     loss: str = "tanh_margin"
 
     def __post_init__(self) -> None:
-        check_settings(whole={"steps": (self.steps, 1), "block_size": (self.block_size, 2)}, numbers={}, loss=self.loss)
+        check_int(1, steps=self.steps)
+        check_int(2, block_size=self.block_size)
+        losses.get(self.loss)
 
     def for_training(self) -> GreedyRBCD:
-        """20 steps on blocks of a million pairs."""
+        """Return the attack with 20 steps on blocks of a million pairs."""
         return replace(self, steps=20, block_size=1_000_000)
 
     def num_steps(self, budget: Budget) -> int:
         return min(self.steps, budget.total)
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        path = GreedyState(target, self.loss, trace)
-        steps = self.num_steps(budget)
-        for step in range(steps):
-            left = budget.after(path.flips)
-            nodes = left.usable
-            if not left.total or (nodes is not None and nodes.numel() < 2):
+        state = GreedyState(target, self.loss, trace)
+        num_steps = self.num_steps(budget)
+        for step in range(num_steps):
+            if not state.can_flip(budget):
                 break
-            gradient = path.gradient()
-            block = sample_block(target.num_nodes, self.block_size, generator=generator, nodes=nodes)
+            left = budget.after(state.flips)
+            gradient = state.gradient()
+            block = sample_block(target.num_nodes, self.block_size, generator=generator, nodes=left.usable)
             pairs = block.pairs
-            if path.flips.numel():
-                pairs = pairs[~contained(pairs.key, Pairs.of(path.flips, target.num_nodes).key)]
-            part = Budget(math.ceil(left.total / (steps - step)), left.local)
-            path.add(pairs[discretize(gradient.at(pairs), pairs, part)].both)
+            if state.flips.numel():
+                pairs = pairs[~contained(pairs.key, Pairs.of(state.flips, target.num_nodes).key)]
+            part = Budget(math.ceil(left.total / (num_steps - step)), left.local)
+            state.add(pairs[discretize(gradient.at(pairs), pairs, part)].both)
             trace.phase("scores and choice")
-        return path.end()
+        return state.best_flips()

@@ -1,46 +1,80 @@
-"""Projections of relaxed flips onto what a budget allows: pure functions of tensors, on the tensor's own device."""
+"""Projections of relaxed flips onto a budget.
+
+All functions are pure and keep tensors on their device. ``project_global_reference`` and ``project_local_reference`` are the
+algorithms as the paper states them, one line per line; ``project_global`` and ``project_local`` compute the same with fast
+kernels (:mod:`edgeproof.kernels`); the ``_nosync`` forms are for recorded CUDA graphs.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from edgeproof._checks import check_pairs
 from edgeproof.budget import Budget
-from edgeproof.kernels import dispatch
-from edgeproof.kernels._plain_projections import rounded_up, threshold_between
+from edgeproof.kernels import dispatch, threshold_search
 from edgeproof.propagation.pairs import Pairs
 
-# Thresholds examined at once.
-_FANOUT = 64
-# Passes over all values that narrow down the threshold. On a GPU they leave nothing to do: 63^-5 of the largest value is far
-# below its rounding. On a CPU two of them leave little to sort.
-_PASSES = {"cpu": 2, "cuda": 5}
-_SEARCHED = {"cuda"}
-# Values are counted in steps of this size, rounded up: sums of whole numbers are the same in any order, on any device.
-_STEPS_PER_UNIT = 1 << 36
-# Beyond this, single precision leaves too few digits behind the point; and beyond that, double precision does.
-_LARGE, _TOO_LARGE = 1024.0, 2.0**30
+# The local projection counts in steps of 2**-36: sums of integers are the same in any order, on any device.
+_UNIT = 1 << 36
+
+
+def project_global_reference(p: Tensor, budget: float) -> Tensor:
+    """:func:`project_global` by bisection (the paper, section 4), in double precision.
+
+    >>> project_global_reference(torch.tensor([0.9, 0.8, -0.3]), 1.0)
+    tensor([0.5500, 0.4500, 0.0000], dtype=torch.float64)
+    """
+    p = p.double()
+    low, high = 0.0, max(float(p.max()), 0.0)
+    if float(p.clamp(0, 1).sum()) <= budget:
+        return p.clamp(0, 1)
+    for _ in range(100):
+        middle = (low + high) / 2
+        if float((p - middle).clamp(0, 1).sum()) > budget:
+            low = middle
+        else:
+            high = middle
+    return (p - high).clamp(0, 1)
+
+
+def project_local_reference(s: Tensor, pairs: Tensor, budget: Budget) -> Tensor:
+    """:func:`project_local` as printed: Algorithm 1 of the paper, line by line, in double precision.
+
+    >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> project_local_reference(torch.tensor([1.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 1])))
+    tensor([1.0000, 0.0000, 0.4000], dtype=torch.float64)
+    """
+    total = float(budget.total)
+    local = [total] * _num_nodes(pairs) if budget.local is None else budget.local.double().tolist()
+    p = torch.zeros_like(s, dtype=torch.float64)  # P <- 0
+    s_hat = s.double().clamp(0, 1)  # S_hat <- Pi_[0,1](S)
+    order = s.argsort(descending=True, stable=True)  # idx <- argsort(triu(S), 'desc', 'indices')
+    for i in order.tolist():  # for (u, v) in idx do
+        u, v, value = int(pairs[0, i]), int(pairs[1, i]), float(s_hat[i])
+        if value == 0 or total - value < 0:  # if S_hat_uv = 0 or Delta - S_hat_uv < 0 then
+            return p  # return
+        room = min(total, local[u], local[v])  # Delta_uv <- min(Delta, Delta_u, Delta_v)
+        if room >= value:  # if Delta_uv >= S_hat_uv then
+            p[i] = value  # P_uv <- S_hat_uv
+            total -= value  # Delta <- Delta - S_hat_uv
+            local[u] -= value  # Delta_u <- Delta_u - S_hat_uv
+            local[v] -= value  # Delta_v <- Delta_v - S_hat_uv
+    return p
 
 
 def project_global(p: Tensor, budget: float) -> Tensor:
-    r"""The nearest point of the box with a bounded sum.
+    r"""Project onto the box [0, 1] with a bounded sum (Euclidean projection).
 
     .. math::
         \Pi(p) = \arg\min_x \lVert x - p \rVert^2 \quad\text{s.t.}\quad \sum_i x_i \le \Delta,\; 0 \le x_i \le 1.
 
     The solution is :math:`x_i = \min(\max(p_i - \lambda, 0), 1)` with the smallest :math:`\lambda \ge 0` that keeps the
-    budget. The sum is piecewise linear in :math:`\lambda`, with kinks at all :math:`p_i` and :math:`p_i - 1`; sorting and
-    cumulative sums give its value at any kink, a search over them the piece that :math:`\lambda` lies on, and that piece
-    the exact :math:`\lambda`. On a GPU the search goes over equal parts of an interval instead, down to the rounding of
-    the values.
+    budget; :mod:`edgeproof.kernels.threshold_search` finds it.
 
     Args:
-        p: values of at most :math:`2^{30}`, shape ``[b]``.
-        budget: :math:`\Delta \ge 0`.
+        p: Values of at most :math:`2^{30}`, shape ``[b]``.
+        budget: Maximum sum :math:`\Delta \ge 0`.
 
     >>> project_global(torch.tensor([0.9, 0.8, -0.3]), 1.0)
     tensor([0.5500, 0.4500, 0.0000])
@@ -54,97 +88,104 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     largest = p.detach().amax()
     if not bool(largest < torch.inf):
         raise ValueError(f"expected finite values, got {float(largest)}")
-    if bool(largest > _TOO_LARGE):
-        raise ValueError(f"expected values of at most {_TOO_LARGE:g} to project, got {float(largest):g}")
+    if bool(largest > threshold_search.MAX_VALUE):
+        raise ValueError(
+            f"expected values of at most {threshold_search.MAX_VALUE:g} to project, got {float(largest):g}"
+        )
     limit = torch.full((1,), float(budget), dtype=torch.float64, device=p.device)
-    threshold = threshold_between(_around_threshold(p.detach(), limit, largest), limit)
-    if float(largest) > _LARGE:
-        return (p.double() - threshold).clamp_(0, 1).to(p.dtype)
-    # Rounded up, so that the sum stays within the budget.
-    return (p - rounded_up(threshold, p.dtype)).clamp_(0, 1)
+    ends = threshold_search.bracket(p.detach(), limit, largest)
+    return threshold_search.subtract_threshold(p, ends, limit, largest)
 
 
 def project_global_nosync(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`project_global` without a word to the host: a GPU need not wait.
+    """:func:`project_global` without a host-device sync.
 
     Args:
-        p: any values, shape ``[b]``, at least one.
-        budget: in double precision, shape ``[1]``, not negative.
+        p: Values, shape ``[b]``, at least one.
+        budget: Maximum sum >= 0 in float64, shape ``[1]``.
 
     Returns:
-        The projection; and whether all values can be projected: minus infinity can, what is very large cannot. If not, the
-        projection is of no use.
+        The projection, and whether it is valid: no value is NaN, infinite or too large.
     """
-    largest = p.detach().amax()
-    finite = largest <= _TOO_LARGE
-    ends = _around_threshold(p.detach(), budget, torch.where(finite, largest, 1.0))
-    return dispatch.apply_threshold(p.detach(), ends, budget, largest, _LARGE), finite
-
-
-def project_local_nosync(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`project_local` without a word to the host.
-
-    Args:
-        p: any values, shape ``[b]``, at least one.
-        pairs: which pair each belongs to.
-        total: the budget in all, as :func:`boxes` gives it.
-        local: and at each node, likewise.
-
-    Returns:
-        The projection; and whether all values are finite. If not, the projection is of no use.
-    """
-    (taken,), finite = dispatch.take_largest(p[None], pairs.u, pairs.v, total, local, _STEPS_PER_UNIT, whole=False)
-    return p.clamp(0, 1) * taken, finite
-
-
-def boxes(budget: Budget, num_nodes: int, most: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The budget in the steps that values are counted in: in all, shape ``[1]``, and at each node, shape ``[nodes]``.
-
-    Args:
-        budget: the budget.
-        num_nodes: nodes of the graph.
-        most: pairs that are looked at.
-        device: where to.
-    """
-    # No more can be spent, in all or at a node.
-    total = min(budget.total, most)
-    if total > torch.iinfo(torch.long).max // _STEPS_PER_UNIT:
-        raise ValueError(f"expected a budget that can be counted, got {budget.total} flips")
-    local = torch.full((num_nodes,), total, device=device) if budget.local is None else budget.local.clamp(max=total)
-    return torch.full((1,), total * _STEPS_PER_UNIT, device=device), local * _STEPS_PER_UNIT
+    p = p.detach()
+    largest = p.amax()
+    valid = largest <= threshold_search.MAX_VALUE
+    ends = threshold_search.bracket(p, budget, torch.where(valid, largest, 1.0))
+    return threshold_search.subtract_threshold_nosync(p, ends, budget, largest), valid
 
 
 def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
-    r"""A point with bounded sums in all and at each node, close to ``p``: the paper's Algorithm 1.
+    r"""Project onto a global budget and local budgets with the greedy heuristic of the paper (Algorithm 1).
 
-    A greedy heuristic for the knapsack
+    The heuristic approximates the knapsack problem
 
     .. math::
         \max_{S \subseteq \text{pairs}} \sum_{(u,v) \in S} \hat p_{uv} \quad\text{s.t.}\quad
         \sum_{(u,v) \in S} \hat p_{uv} \le \Delta, \quad \sum_{v : (u,v) \in S} \hat p_{uv} \le \Delta^{(l)}_u
         \;\text{ for all } u, \quad \hat p = \min(\max(p, 0), 1),
 
-    which keeps :math:`\hat p_{uv}` whole or sets it to 0. Pairs are visited in descending order of :math:`p`, equal ones in
-    their own order. The first pair that does not fit into what is left of :math:`\Delta` ends it. Time
-    :math:`O(b \log b)`. Values are counted in steps of :math:`2^{-36}`, rounded up.
+    and either keeps :math:`\hat p_{uv}` or sets it to 0. Pairs are visited in descending order of :math:`p`, ties in their
+    given order, until one does not fit into the remaining global budget. Time :math:`O(b \log b)`. Values are counted in
+    steps of :math:`2^{-36}`, rounded up.
 
     Args:
-        p: any finite values, shape ``[b]``.
-        pairs: which pair each belongs to, as :class:`~edgeproof.propagation.pairs.Pairs` or shape ``[2, b]``.
-        budget: without a local part only the total counts.
+        p: Finite values, shape ``[b]``.
+        pairs: Pair of each value, as :class:`~edgeproof.propagation.pairs.Pairs` or a tensor of shape ``[2, b]``.
+        budget: Global budget, and local budgets if any.
 
     >>> pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
     >>> project_local(torch.tensor([1.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 1])))
     tensor([1.0000, 0.0000, 0.4000])
     """
-    taken = _greedy(p[None], pairs, budget, whole=False)[0]
-    return p.clamp(0, 1) * taken
+    kept = _greedy_mask(p[None], pairs, budget, whole=False)[0]
+    return p.clamp(0, 1) * kept
+
+
+def project_local_nosync(p: Tensor, pairs: Pairs, total: Tensor, local: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`project_local` without a host-device sync.
+
+    Args:
+        p: Values, shape ``[b]``, at least one.
+        pairs: Pair of each value.
+        total: Global budget from :func:`fixed_point_budget`.
+        local: Local budgets from :func:`fixed_point_budget`.
+
+    Returns:
+        The projection, and whether it is valid: all values are finite.
+    """
+    (kept,), finite = dispatch.take_largest(p[None], pairs.u, pairs.v, total, local, _UNIT, whole=False)
+    return p.clamp(0, 1) * kept, finite
+
+
+def fixed_point_budget(budget: Budget, num_nodes: int, num_pairs: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Convert a budget to the fixed-point steps of :func:`project_local`.
+
+    Args:
+        budget: The budget.
+        num_nodes: Number of nodes of the graph.
+        num_pairs: Number of pairs to project, an upper bound of what can be spent.
+        device: Device of the result.
+
+    Returns:
+        The global budget, shape ``[1]``, and the local budgets, shape ``[nodes]``.
+    """
+    total = min(budget.total, num_pairs)
+    if total > torch.iinfo(torch.long).max // _UNIT:
+        raise ValueError(f"expected a budget that fits 64-bit fixed-point sums, got {budget.total} flips")
+    local = torch.full((num_nodes,), total, device=device) if budget.local is None else budget.local.clamp(max=total)
+    return torch.full((1,), total * _UNIT, device=device), local * _UNIT
 
 
 def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
-    r"""Whole flips from relaxed ones: positions of up to :math:`\Delta` pairs, those of largest ``p > 0`` that fit.
+    r"""Choose at most :math:`\Delta` discrete flips: those of largest ``p > 0`` that fit the budget.
 
-    Greedy, as :func:`project_local`, but every pair counts 1. Without local budgets it is exact: the :math:`\Delta` largest.
+    Greedy like :func:`project_local`, but every pair has weight 1. Without local budgets, the result is exact: the
+    :math:`\Delta` largest values.
+
+    Args:
+        p: Finite values, shape ``[b]``.
+        pairs: Pair of each value, as :class:`~edgeproof.propagation.pairs.Pairs` or a tensor of shape ``[2, b]``.
+        budget: Global budget, and local budgets if any.
 
     Returns:
         Positions in ``p``, ascending.
@@ -153,18 +194,17 @@ def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
     >>> discretize(torch.tensor([0.5, 0.9, 0.4]), pairs, Budget(2, torch.tensor([1, 2, 2])))
     tensor([1, 2])
     """
-    return discretize_all(p[None], pairs, budget)[0]
+    return discretize_rows(p[None], pairs, budget)[0]
 
 
-def discretize_all(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
-    """:func:`discretize` of every row of ``p``, shape ``[rows, b]``."""
-    taken = _greedy(p, pairs, budget, whole=True)
-    # All at once: a GPU is not waited for row by row.
-    return list(taken.nonzero()[:, 1].split(taken.sum(dim=1).tolist()))
+def discretize_rows(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
+    """Apply :func:`discretize` to every row of ``p``, shape ``[rows, b]``, without a host-device sync per row."""
+    kept = _greedy_mask(p, pairs, budget, whole=True)
+    return list(kept.nonzero()[:, 1].split(kept.sum(dim=1).tolist()))
 
 
-def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) -> Tensor:
-    """Which pairs Algorithm 1 takes, for every row of values."""
+def _greedy_mask(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) -> Tensor:
+    """Return the mask of pairs that Algorithm 1 keeps, for every row; with ``whole``, every pair has weight 1."""
     if not p.is_floating_point():
         raise ValueError(f"expected floating-point values, got {p.dtype}")
     if isinstance(pairs, Pairs):
@@ -177,78 +217,13 @@ def _greedy(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: bool) ->
         raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
     if not p.numel():
         return torch.zeros_like(p, dtype=torch.bool)
-    total, room = boxes(budget, num_nodes, u.numel(), p.device)
-    # Alg. 1: clip to [0, 1], and visit in descending order.
-    taken, finite = dispatch.take_largest(p.detach(), u, v, total, room, _STEPS_PER_UNIT, whole=whole)
+    total, local = fixed_point_budget(budget, num_nodes, u.numel(), p.device)
+    kept, finite = dispatch.take_largest(p.detach(), u, v, total, local, _UNIT, whole=whole)
     if not bool(finite):
         raise ValueError("expected finite values to project")
-    return taken
+    return kept
 
 
-def _num_nodes(pairs: Tensor) -> int:
-    """Of the smallest graph that has these pairs."""
+def _num_nodes(pairs: object) -> int:
+    """Return the number of nodes of the smallest graph that contains these pairs."""
     return int(pairs.max()) + 1 if isinstance(pairs, Tensor) and pairs.numel() else 0
-
-
-def _around_threshold(p: Tensor, budget: Tensor, largest: Tensor) -> Tensor:
-    """Two shifts around the smallest one >= 0 after which the clipped values sum to at most the budget, and the sums there.
-
-    No kink lies between the two, so the sum is linear there. In double precision, shape ``[2, 2]``.
-    """
-    low, high = p.new_zeros(1, dtype=torch.float64), largest.clamp(min=0).double().view(1)
-    thresholds = low + (high - low) * _steps(p.device)
-    for _ in range(_PASSES[p.device.type]):
-        thresholds, ends = dispatch.bracket_threshold(p, thresholds, budget)
-    if p.device.type not in _SEARCHED:
-        low, high = ends[0].split(1)
-        # What lies below the threshold adds nothing.
-        p = p[p > low.to(p.dtype)]
-        above, above_one = _Above(p, low, high), _Above(p, low + 1, high + 1)
-
-        def spent(threshold: Tensor) -> Tensor:
-            return above(threshold) - above_one(threshold + 1)
-
-        for kinks in (above.values, above_one.values - 1):
-            low, high = _between_kinks(spent, kinks, budget, low, high)
-        ends = torch.cat([low, high, spent(low), spent(high)]).view(2, 2)
-    return ends
-
-
-@lru_cache
-def _steps(device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.linspace(0, 1, _FANOUT, dtype=torch.float64, device=device)
-
-
-class _Above:
-    r"""The function :math:`t \mapsto \sum_i \max(p_i - t, 0)` for :math:`t` in an interval, from sorted values."""
-
-    def __init__(self, p: Tensor, low: Tensor, high: Tensor) -> None:
-        beyond = p[p > high]
-        self.values = p[(p > low) & (p <= high)].sort().values.double()
-        self.sums = torch.cat([self.values.flip(0).cumsum(0).flip(0), self.values.new_zeros(1)])
-        self.sums = self.sums + beyond.sum(dtype=torch.float64)
-        self.beyond = beyond.numel()
-
-    def __call__(self, threshold: Tensor) -> Tensor:
-        first = torch.searchsorted(self.values, threshold, right=True)
-        return self.sums[first] - (self.values.numel() - first + self.beyond) * threshold
-
-
-def _between_kinks(
-    spent: Callable[[Tensor], Tensor], kinks: Tensor, budget: Tensor, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Narrow ``[low, high]`` until no kink lies strictly inside; every round leaves a fraction 1 / ``_FANOUT`` of them."""
-    remaining = kinks.numel()
-    steps = _steps(kinks.device)
-    while remaining:
-        first = torch.searchsorted(kinks, low, right=True)
-        last = torch.searchsorted(kinks, high) - 1
-        chosen = first + ((last - first).clamp(min=0) * steps).round().long()
-        values = torch.minimum(torch.maximum(kinks[chosen.clamp(max=kinks.numel() - 1)], low), high)
-        # The sum falls with the threshold: the first kinks overspend, the others do not.
-        overspending = (spent(values) > budget).sum()
-        values = torch.cat([low, values, high])
-        low, high = values[overspending].view(1), values[overspending + 1].view(1)
-        remaining = 0 if remaining <= _FANOUT else remaining // (_FANOUT - 1) + 1
-    return low, high

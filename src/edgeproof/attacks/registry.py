@@ -1,4 +1,4 @@
-"""Every attack by name."""
+"""Attacks by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from edgeproof.attacks.base import Attack
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
-from edgeproof.attacks.lrbcd import LRBCD
-from edgeproof.attacks.pgd import PGD
-from edgeproof.attacks.prbcd import PRBCD
+from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 
 _ATTACKS: dict[str, type[Attack]] = {
     attack.__name__: attack for attack in (DICE, FGSM, GreedyRBCD, LRBCD, PGD, PRBCD, RandomFlips)
@@ -21,7 +19,7 @@ _ATTACKS: dict[str, type[Attack]] = {
 
 
 def available() -> list[str]:
-    """Names of all attacks.
+    """Return the names of all attacks.
 
     >>> available()
     ['DICE', 'FGSM', 'GreedyRBCD', 'LRBCD', 'PGD', 'PRBCD', 'RandomFlips']
@@ -30,19 +28,22 @@ def available() -> list[str]:
 
 
 def build(name: str, settings: Mapping[str, Any] | None = None) -> Attack:
-    """An attack by name.
+    """Construct an attack by name.
 
     Args:
-        name: one of :func:`available`.
-        settings: arguments of its constructor.
+        name: One of :func:`available`.
+        settings: Keyword arguments of the constructor.
+
+    Raises:
+        ValueError: If the name or a setting is unknown; the message suggests the nearest known one.
 
     >>> build("LRBCD", {"steps": 20})
     LRBCD(steps=20, block_size=500000, lr=100.0, samples=20, loss='tanh_margin')
     """
     constructor = look_up("attack", name, _ATTACKS)
     settings = dict(settings or {})
-    known = [field.name for field in fields(constructor)]
+    valid = [field.name for field in fields(constructor)]
     for key in settings:
-        if key not in known:
-            raise unknown_name(f"setting of {name}", key, known)
+        if key not in valid:
+            raise unknown_name(f"setting of {name}", key, valid)
     return constructor(**settings)

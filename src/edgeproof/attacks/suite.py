@@ -1,31 +1,29 @@
-"""The standard suite: which attacks a fair evaluation runs, with nothing to tune."""
+"""Standard attack suite: the attacks of a fair evaluation, with nothing to tune."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from edgeproof.attacks.base import Attack
+from edgeproof.attacks.base import Attack, num_usable_pairs
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
-from edgeproof.attacks.lrbcd import LRBCD
-from edgeproof.attacks.prbcd import PRBCD
-from edgeproof.attacks.target import num_usable_pairs
+from edgeproof.attacks.rbcd import LRBCD, PRBCD
 from edgeproof.budget import Budget
 
-# Gradients that the exact greedy attack may ask for in all: beyond that it would take longer than everything else together.
-_MOST_GRADIENTS = {"propagate": 10**10, "autograd": 10**8}
+# Maximum number of pair gradients of the exact greedy attack; beyond it, that attack takes longer than all others together.
+_MAX_GRADIENTS = {"propagate": 10**10, "autograd": 10**8}
 
 
 class Entry(NamedTuple):
-    """One attack of a suite.
+    """Attack of a suite.
 
     Args:
-        name: as it appears in results.
-        attack: with its settings.
-        seeds: it is run once with each, relative to the evaluation's own, and the best of them counts.
-        weak: whether others are expected to beat it.
+        name: Name of the attack in results.
+        attack: The attack with its settings.
+        seeds: Seeds relative to the evaluation's seed. The attack runs once per seed, and the lowest accuracy counts.
+        weak: Whether the attack is a baseline that others are expected to beat.
     """
 
     name: str
@@ -35,16 +33,16 @@ class Entry(NamedTuple):
 
 
 def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry]:
-    """The attacks of the standard suite, without the final local search.
+    """Return the attacks of the standard suite, without the final local search.
 
-    The paper's attack (LR-BCD where nodes have budgets of their own, else PR-BCD); exact greedy and Greedy R-BCD with the log
-    margin, the latter from three seeds; and, to be beaten, DICE and random flips. Exact greedy is left out where the graph and
-    the budget are too large for it, and on models that need the slow path for gradients.
+    The suite contains the paper's attack (LR-BCD with local budgets, otherwise PR-BCD), exact greedy and GR-BCD with the log
+    margin, the latter with three seeds, and two baselines, DICE and random flips. Exact greedy is left out if graph, budget
+    and gradient path make it too slow.
 
     Args:
-        budgets: all budgets of the evaluation.
-        num_nodes: of the graph.
-        path: how the model's gradients are computed.
+        budgets: All budgets of the evaluation.
+        num_nodes: Number of nodes of the graph.
+        path: Gradient path of the model, ``"propagate"`` or ``"autograd"``.
     """
     local = any(budget.local is not None for budget in budgets)
     entries = [
@@ -53,7 +51,7 @@ def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry
         Entry("LRBCD", LRBCD()) if local else Entry("PRBCD", PRBCD()),
         Entry("GreedyRBCD, log margin", GreedyRBCD(loss="log_margin"), seeds=(0, 1, 2)),
     ]
-    gradients = sum(budget.total * num_usable_pairs(num_nodes, budget) for budget in budgets)
-    if gradients <= _MOST_GRADIENTS[path]:
+    num_gradients = sum(budget.total * num_usable_pairs(num_nodes, budget) for budget in budgets)
+    if num_gradients <= _MAX_GRADIENTS[path]:
         entries.append(Entry("exact greedy, log margin", FGSM(loss="log_margin")))
     return entries

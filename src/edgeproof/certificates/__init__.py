@@ -1,8 +1,18 @@
 """Certificates by sparse randomized smoothing."""
 
 from edgeproof.certificates.certificate import Certificate
-from edgeproof.certificates.class_counts import ClassCounts, Share, join, merge
+from edgeproof.certificates.class_counts import ClassCounts, CountsPart, join_parts, merge_counts
 from edgeproof.certificates.regions import Noise
-from edgeproof.certificates.sparse_smoothing import SparseSmoothing, samples_needed
+from edgeproof.certificates.sparse_smoothing import ABSTAIN, SparseSmoothing, samples_needed
 
-__all__ = ["Certificate", "ClassCounts", "Noise", "Share", "SparseSmoothing", "join", "merge", "samples_needed"]
+__all__ = [
+    "ABSTAIN",
+    "Certificate",
+    "ClassCounts",
+    "CountsPart",
+    "Noise",
+    "SparseSmoothing",
+    "join_parts",
+    "merge_counts",
+    "samples_needed",
+]

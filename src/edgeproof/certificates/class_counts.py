@@ -1,4 +1,4 @@
-"""ClassCounts: how often a model answered each class at each node, over random graphs."""
+"""Class counts: how often a model predicts each class at each node, over random graphs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor
 
 from edgeproof.serialization import read_tensors, write_tensors
 
-# Since 2, the question has some of the model's answers.
-_FORMAT = 2
+# Version of the file format. Since 3, entries are named as in this module.
+_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """Counts of answers, and what they are counts of.
+    """Class counts of one smoothed model, from one or several random seeds.
 
     Args:
-        choosing: votes that choose each node's class, shape ``[nodes, classes]``.
-        bounding: votes, independent of those, that bound its probability, same shape.
-        streams: for each seed how many samples were drawn to choose and to bound.
-        run: what identifies the question: noise, model and some of its answers, graph, nodes.
+        choosing: Counts that choose the class of each node, shape ``[nodes, classes]``.
+        bounding: Counts, independent of those, that bound its probability, same shape.
+        streams: Number of samples for ``choosing`` and for ``bounding``, by seed.
+        run: Fingerprint of noise, model, graph and nodes, see :meth:`SparseSmoothing.run_fingerprint`.
     """
 
     choosing: Tensor
@@ -34,53 +34,71 @@ class ClassCounts:
 
     @property
     def samples(self) -> int:
-        """Samples that bound probabilities."""
+        """Number of samples that bound probabilities."""
         return sum(bounding for _, bounding in self.streams.values())
 
+    def with_batch(self, counts: Tensor, samples: int, *, choosing: bool) -> ClassCounts:
+        """Return the counts, of a single seed, with those of another batch added.
+
+        Args:
+            counts: Class counts of the batch, shape ``[nodes, classes]``.
+            samples: Number of samples of the batch.
+            choosing: Whether to add them to ``choosing`` (True) or to ``bounding`` (False).
+        """
+        ((seed, (num_choosing, num_bounding)),) = self.streams.items()
+        if choosing:
+            streams = {seed: (num_choosing + samples, num_bounding)}
+            return replace(self, choosing=self.choosing + counts, streams=streams)
+        return replace(self, bounding=self.bounding + counts, streams={seed: (num_choosing, num_bounding + samples)})
+
     def save(self, path: str | Path) -> None:
-        """Write them; the file appears whole or not at all."""
-        header = {
-            "votes": _FORMAT,
-            "run": self.run,
-            "streams": [[seed, *counts] for seed, counts in sorted(self.streams.items())],
-        }
+        """Write the counts to a file, atomically."""
+        streams = [[seed, *samples] for seed, samples in sorted(self.streams.items())]
         tensors = {"choosing": self.choosing.cpu().contiguous(), "bounding": self.bounding.cpu().contiguous()}
-        write_tensors(path, tensors, header)
+        write_tensors(path, tensors, {"class_counts": _FORMAT, "run": self.run, "streams": streams})
 
     @classmethod
     def load(cls, path: str | Path) -> ClassCounts:
-        """Read what :meth:`save` wrote; raises ``ValueError`` for anything else."""
+        """Read counts written by :meth:`save`.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If the file is damaged or of another kind or version.
+        """
         header, tensors = read_tensors(path)
-        if header.get("votes") != _FORMAT:
-            raise ValueError(f"{path} holds no votes of this version")
+        if header.get("class_counts") != _FORMAT:
+            raise ValueError(
+                f"expected class counts of format {_FORMAT} in {path}, got another kind or version of file"
+            )
         try:
-            streams = {int(seed): (int(one), int(two)) for seed, one, two in header["streams"]}
-            votes = cls(tensors["choosing"], tensors["bounding"], streams, dict(header["run"]))
-            votes._check()
+            streams = {int(seed): (int(choosing), int(bounding)) for seed, choosing, bounding in header["streams"]}
+            counts = cls(tensors["choosing"], tensors["bounding"], streams, dict(header["run"]))
+            counts._check()
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged: {error}") from error
-        return votes
+        return counts
 
     def _check(self) -> None:
-        chosen, bounded = (sum(counts[part] for counts in self.streams.values()) for part in (0, 1))
         if self.choosing.shape != self.bounding.shape or self.choosing.dim() != 2:
-            raise ValueError(f"counts of shapes {list(self.choosing.shape)} and {list(self.bounding.shape)}")
-        for name, counts, samples in (("choosing", self.choosing, chosen), ("bounding", self.bounding, bounded)):
+            shapes = f"{list(self.choosing.shape)} and {list(self.bounding.shape)}"
+            raise ValueError(f"expected choosing and bounding counts of one shape [nodes, classes], got {shapes}")
+        for index, (name, counts) in enumerate((("choosing", self.choosing), ("bounding", self.bounding))):
+            samples = sum(stream[index] for stream in self.streams.values())
             if counts.dtype != torch.long or bool((counts < 0).any()) or bool((counts.sum(dim=1) != samples).any()):
-                raise ValueError(f"{name} votes that are not {samples} at every node")
+                raise ValueError(f"expected {name} counts >= 0 that sum to {samples} at every node")
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
-    """Some of the votes of one seed, counted apart from the others.
+class CountsPart:
+    """Class counts of some of the samples of one seed.
 
     Args:
-        choosing: as those of :class:`ClassCounts`.
-        bounding: likewise.
-        seed: which random graphs.
-        samples: which of them chose, and which bounded.
-        total: how many there are of each kind in all shares together.
-        run: as that of :class:`ClassCounts`.
+        choosing: Counts that choose the class of each node, shape ``[nodes, classes]``.
+        bounding: Counts that bound its probability, same shape.
+        seed: Random seed.
+        samples: Sample numbers of the ``choosing`` and of the ``bounding`` counts.
+        total: Number of ``choosing`` and of ``bounding`` samples in all parts together.
+        run: Fingerprint, see :class:`ClassCounts`.
     """
 
     choosing: Tensor
@@ -91,87 +109,92 @@ class Share:
     run: dict[str, Any]
 
 
-def join(shares: Iterable[Share]) -> ClassCounts:
-    """All votes of one seed, from their shares in any order.
+def join_parts(parts: Iterable[CountsPart]) -> ClassCounts:
+    """Join all parts of the class counts of one seed, in any order.
 
     Raises:
-        ValueError: if they are not of one question and one seed, or a sample is missing or counted twice.
+        ValueError: If the parts are of different runs or seeds, or if samples are missing or counted twice.
     """
-    shares = list(shares)
-    if not shares:
-        raise ValueError("expected shares to join, got none")
-    if not all(isinstance(one, Share) for one in shares):
-        raise TypeError(f"expected Shares to join, got {', '.join(type(one).__name__ for one in shares)}")
-    shares.sort(key=lambda share: [(one.start, one.stop) for one in share.samples])
-    first = shares[0]
-    for share in shares:
-        check_same_run(share.run, first.run, f"a share of the votes of seed {share.seed}")
-        if share.seed != first.seed:
-            raise ValueError(f"expected shares of one seed, got {first.seed} and {share.seed}: merge their votes")
-        if share.total != first.total:
-            raise ValueError(f"expected shares of as many samples in all, got {first.total} and {share.total}")
+    parts = list(parts)
+    if not parts:
+        raise ValueError("expected at least one part to join, got none")
+    if not all(isinstance(part, CountsPart) for part in parts):
+        raise TypeError(f"expected CountsPart objects to join, got {', '.join(type(part).__name__ for part in parts)}")
+    parts.sort(key=lambda part: [(samples.start, samples.stop) for samples in part.samples])
+    first = parts[0]
+    for part in parts:
+        check_same_run(part.run, first.run, f"a part of seed {part.seed}")
+        if part.seed != first.seed:
+            raise ValueError(
+                f"expected parts of one seed, got {first.seed} and {part.seed}: use merge_counts for several seeds"
+            )
+        if part.total != first.total:
+            raise ValueError(f"expected parts of the same total, got {first.total} and {part.total} samples")
     choosing, bounding = torch.zeros_like(first.choosing), torch.zeros_like(first.bounding)
-    drawn = (0, 0)
-    for share in shares:
-        for done, more in zip(drawn, share.samples, strict=True):
-            if more.start != done:
+    joined = (0, 0)
+    for part in parts:
+        for stop, samples in zip(joined, part.samples, strict=True):
+            if samples.start != stop:
                 raise ValueError(
-                    f"expected the samples from number {done} on, got those from {more.start} to {more.stop}"
+                    f"expected a part that begins at sample {stop}, got samples {samples.start} to {samples.stop}"
                 )
-        choosing, bounding = choosing + share.choosing, bounding + share.bounding
-        drawn = (share.samples[0].stop, share.samples[1].stop)
-    if drawn != first.total:
-        raise ValueError(f"expected shares of {first.total} samples in all, got those of the first {drawn}")
-    votes = ClassCounts(choosing, bounding, {first.seed: drawn}, first.run)
-    votes._check()
-    return votes
+        choosing, bounding = choosing + part.choosing, bounding + part.bounding
+        joined = (part.samples[0].stop, part.samples[1].stop)
+    if joined != first.total:
+        raise ValueError(f"expected parts of {first.total} samples in total, got only the first {joined}")
+    counts = ClassCounts(choosing, bounding, {first.seed: joined}, first.run)
+    counts._check()
+    return counts
 
 
-def merge(votes: Iterable[ClassCounts]) -> ClassCounts:
-    """ClassCounts from several machines together: counts add up.
+def merge_counts(counts: Iterable[ClassCounts]) -> ClassCounts:
+    """Add up class counts of different seeds, for example from several machines.
 
     Raises:
-        ValueError: if they answer different questions, or two have a seed in common and so the same samples.
+        ValueError: If they are of different runs, or have a seed (and therefore samples) in common.
     """
-    votes = list(votes)
-    if not votes:
-        raise ValueError("expected votes to merge, got none")
-    if not all(isinstance(one, ClassCounts) for one in votes):
-        raise TypeError(f"expected ClassCounts to merge, got {', '.join(type(one).__name__ for one in votes)}")
-    total = votes[0]
-    for more in votes[1:]:
-        check_same_run(more.run, total.run, f"the votes of seeds {sorted(more.streams)}")
-        common = set(more.streams) & set(total.streams)
+    counts = list(counts)
+    if not counts:
+        raise ValueError("expected class counts to merge, got none")
+    if not all(isinstance(each, ClassCounts) for each in counts):
+        raise TypeError(f"expected ClassCounts to merge, got {', '.join(type(each).__name__ for each in counts)}")
+    total = counts[0]
+    for each in counts[1:]:
+        check_same_run(each.run, total.run, f"the class counts of seeds {sorted(each.streams)}")
+        common = set(each.streams) & set(total.streams)
         if common:
-            raise ValueError(f"expected votes of different seeds, got {sorted(common)} twice: the same samples")
+            raise ValueError(f"expected class counts of different seeds, got seeds {sorted(common)} more than once")
         total = replace(
             total,
-            choosing=total.choosing + more.choosing,
-            bounding=total.bounding + more.bounding,
-            streams={**total.streams, **more.streams},
+            choosing=total.choosing + each.choosing,
+            bounding=total.bounding + each.bounding,
+            streams={**total.streams, **each.streams},
         )
     return total
 
 
-def check_same_run(found: dict[str, Any], expected: dict[str, Any], where: str) -> None:
-    """Raise unless two sets of votes answer the same question.
+def check_same_run(run: dict[str, Any], expected: dict[str, Any], source: str) -> None:
+    """Raise unless class counts have the expected noise, model, graph and nodes.
 
     Args:
-        found: the question that some votes answer.
-        expected: the question at hand.
-        where: what these votes are, for a message.
+        run: Fingerprint of the counts.
+        expected: Expected fingerprint; entries that it lacks are not compared.
+        source: Name of the counts in the error message.
     """
     for key, value in expected.items():
-        other = found.get(key)
-        if key == "answers" and not _close(other, value):
-            raise ValueError(f"expected votes for the same model, got those for one that answers otherwise in {where}")
-        if key == "noise" and other != value:
-            raise ValueError(f"expected votes for noise {value}, got those for {other} in {where}")
-        if key not in ("answers", "noise") and other != value:
-            raise ValueError(f"expected votes for the same {key}, got those for another in {where}")
+        actual = run.get(key)
+        if key == "logits":
+            if not _is_close(actual, value):
+                raise ValueError(
+                    f"expected class counts for the same model, got those of a model with other logits in {source}"
+                )
+        elif actual != value:
+            if key == "noise":
+                raise ValueError(f"expected class counts for noise {value}, got noise {actual} in {source}")
+            raise ValueError(f"expected class counts for the same {key}, got another {key} in {source}")
 
 
-def _close(found: object, expected: list[list[float]]) -> bool:
-    """Whether these are the same logits, up to the rounding of different machines."""
-    one, two = torch.tensor(found if isinstance(found, list) else []), torch.tensor(expected)
-    return one.shape == two.shape and bool(torch.allclose(one, two, rtol=1e-3, atol=1e-3 * float(two.abs().max())))
+def _is_close(actual: object, expected: list[list[float]]) -> bool:
+    """Whether logits are equal up to rounding differences between machines."""
+    a, b = torch.tensor(actual if isinstance(actual, list) else []), torch.tensor(expected)
+    return a.shape == b.shape and bool(torch.allclose(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max())))

@@ -1,11 +1,10 @@
-"""A model that is asked about random graphs, many at a time."""
+"""Sampling of the smoothed model: class counts of a model on random graphs, many graphs per batch."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,157 +16,172 @@ from torch_geometric.data import Data
 from edgeproof._modules import eval_mode
 from edgeproof._tensors import on_host
 from edgeproof.certificates.class_counts import ClassCounts
-from edgeproof.certificates.sampling import Sampler, one_by_one
+from edgeproof.certificates.sampling import Sampler, split_batch
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.batched_graphs import EncodeDiffuse
+from edgeproof.propagation.autograd_path import EncodeDiffuse
 
-# Samples that choose a class are numbered from here: never among those that bound its probability.
-_CHOOSING = 1 << 48
-# Share of what is free that is taken by default, and on a CPU most bytes: more would fit into no cache, and gain nothing.
-_SHARE, _ON_CPU = 0.5, 1 << 28
-# How far logits of the same graph may differ, relative to the largest.
-_SAME = {torch.float32: 1e-4, torch.float64: 1e-9}
-# Most graphs at a time: side by side, and where the model sees them one by one.
-_MOST, _MOST_ALONE = 4096, 64
+# Samples that choose a class are numbered from here, so they never coincide with those that bound its probability.
+_CHOOSING_OFFSET = 1 << 48
+# Default memory of a batch: this fraction of the free memory, on a CPU at most this number of bytes, to stay within caches.
+_MEMORY_FRACTION, _CPU_BATCH_BYTES = 0.5, 1 << 28
+# Relative tolerance for logits of the same graph.
+_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
+# Largest number of graphs per batch, if the model processes them in one call and if it takes one call each.
+_MAX_BATCHED, _MAX_UNBATCHED = 4096, 64
 
 
 class SmoothedSampler:
-    """A model and the random graphs that it is asked about.
+    """Samples class counts of a model on random graphs around one graph.
 
     Args:
-        model: the model.
-        data: the graph.
-        nodes: the nodes that count.
-        sampler: draws the graphs.
-        memory: gigabytes that a batch may take; by default half of what is free, but on a CPU no more than a quarter of one.
+        model: Model to smooth.
+        data: Graph.
+        nodes: Nodes to count the predictions of.
+        sampler: Sampler of random graphs.
+        memory: Memory of a batch in gigabytes. Default: half of the free memory, on a CPU at most a quarter of a gigabyte.
     """
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
         self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
         self.encoded = self._encode()
-        self.side_by_side = not isinstance(model, GraphModel) or model.side_by_side
-        self.batch = self._batch_size(memory)
-        self.side_by_side = self.side_by_side and (self.batch == 1 or self._keeps_apart())
+        self.batched = not isinstance(model, GraphModel) or model.side_by_side
+        self.batch_size = self._batch_size(memory)
+        self.batched = self.batched and (self.batch_size == 1 or self._is_batchable())
 
-    def continue_with(self, votes: ClassCounts, choosing: int, bounding: int, classes: int) -> Iterator[ClassCounts]:
-        """ClassCounts with more and more samples, until there are as many as wanted of each kind."""
-        (seed,) = votes.streams
-        for kind, wanted in enumerate((choosing, bounding)):
-            left = range(votes.streams[seed][kind], wanted)
-            for count, counts in self.counts(left, classes, choosing=kind == 0):
-                streams = list(votes.streams[seed])
-                streams[kind] += count
-                votes = replace(
-                    votes,
-                    choosing=votes.choosing + counts if kind == 0 else votes.choosing,
-                    bounding=votes.bounding + counts if kind == 1 else votes.bounding,
-                    streams={seed: (streams[0], streams[1])},
-                )
-                yield votes
+    def extend(self, counts: ClassCounts, choosing: int, bounding: int) -> Iterator[ClassCounts]:
+        """Yield the counts after each further batch, up to the requested numbers of samples.
 
-    def counts(self, samples: range, classes: int, *, choosing: bool) -> Iterator[tuple[int, Tensor]]:
-        """How often each class is answered at each node, on some samples of one kind: batch by batch, with its size."""
-        done, offset = samples.start, _CHOOSING if choosing else 0
-        while done < samples.stop:
-            count = min(self.batch, samples.stop - done)
+        Args:
+            counts: Class counts of the sampler's seed to continue.
+            choosing: Number of samples to choose classes with.
+            bounding: Number of samples to bound probabilities with.
+        """
+        ((num_choosing, num_bounding),) = counts.streams.values()
+        num_classes = counts.choosing.size(1)
+        for missing, is_choosing in ((range(num_choosing, choosing), True), (range(num_bounding, bounding), False)):
+            for batch_size, batch in self.counts(missing, num_classes, choosing=is_choosing):
+                counts = counts.with_batch(batch, batch_size, choosing=is_choosing)
+                yield counts
+
+    def counts(self, samples: range, num_classes: int, *, choosing: bool) -> Iterator[tuple[int, Tensor]]:
+        """Yield the number of samples and the class counts of each batch.
+
+        Args:
+            samples: Sample numbers.
+            num_classes: Number of classes.
+            choosing: Whether to use the samples that choose classes or those that bound their probabilities.
+        """
+        start, offset = samples.start, _CHOOSING_OFFSET if choosing else 0
+        while start < samples.stop:
+            size = min(self.batch_size, samples.stop - start)
             try:
-                found = self._ask(offset + done, count, classes)
+                batch = self._count_batch(offset + start, size, num_classes)
             except torch.OutOfMemoryError:
-                if self.batch == 1:
+                if self.batch_size == 1:
                     raise
-                self.batch //= 2
+                self.batch_size //= 2
                 continue
-            done += count
-            yield count, found
+            start += size
+            yield size, batch
 
-    def _ask(self, first: int, count: int, classes: int) -> Tensor:
-        """How often each class is answered at each node."""
-        logits = self._logits(self.sampler.draw(first, count, self.data.x.dtype), count)
-        logits = logits.view(count, -1, classes)[:, self.nodes]
+    def _count_batch(self, first: int, size: int, num_classes: int) -> Tensor:
+        """Return the class counts of consecutive samples, shape ``[nodes, classes]``, in main memory."""
+        logits = self._logits(self.sampler.draw(first, size, self.data.x.dtype), size)
+        logits = logits.view(size, -1, num_classes)[:, self.nodes]
         if not bool(logits.isfinite().all()):
             raise ValueError(
                 f"expected finite logits from {type(self.model).__name__}, got NaN or Inf on a random graph"
             )
-        answers = logits.argmax(dim=2)
-        return on_host((answers[:, :, None] == torch.arange(classes, device=answers.device)).sum(dim=0))
+        predictions = logits.argmax(dim=2)
+        classes = torch.arange(num_classes, device=predictions.device)
+        return on_host((predictions[:, :, None] == classes).sum(dim=0))
 
-    def _logits(self, graphs: Adjacency, count: int) -> Tensor:
-        if not self.side_by_side and count > 1:
-            return torch.cat([self._logits(graph, 1) for graph in one_by_one(graphs, count)])
+    def _logits(self, graphs: Adjacency, size: int) -> Tensor:
+        """Return the logits of ``size`` graphs in one disconnected graph, shape ``[size * nodes, classes]``."""
+        if not self.batched and size > 1:
+            return torch.cat([self._logits(graph, 1) for graph in split_batch(graphs, size)])
         with eval_mode(self.model), torch.no_grad():
             if self.encoded is not None:
                 assert isinstance(self.model, EncodeDiffuse)
-                return self.model.diffuse(self.encoded.repeat(count, 1), graphs)
+                return self.model.diffuse(self.encoded.repeat(size, 1), graphs)
             pattern = graphs.pattern
             edges = torch.stack([pattern.col, pattern.row])[:, graphs.weight > 0]
-            logits: Tensor = self.model(self.data.x.repeat(count, 1), edges)
+            logits: Tensor = self.model(self.data.x.repeat(size, 1), edges)
             return logits
 
     def _encode(self) -> Tensor | None:
-        """What the first half of the model makes of the features; none for a model whose two halves are not all of it."""
+        """Return the model's encoded features; None unless ``encode`` and ``diffuse`` reproduce its logits."""
         if not isinstance(self.model, EncodeDiffuse):
             return None
         with eval_mode(self.model), torch.no_grad():
             encoded = self.model.encode(self.data.x)
-            halves = self.model.diffuse(encoded, Adjacency.from_data(self.data))
-            whole = self.model(self.data.x, self.data.edge_index)
-        return encoded if self._same(halves, whole) else None
+            logits = self.model.diffuse(encoded, Adjacency.from_data(self.data))
+            expected = self.model(self.data.x, self.data.edge_index)
+        return encoded if self._is_close(logits, expected) else None
 
     def _batch_size(self, memory: float | None) -> int:
-        """As many graphs as fit by what one of them takes."""
+        """Return the number of graphs that fit into the memory of a batch, from an estimate for one graph."""
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
-        # Columns, rows, weights before and after normalisation.
-        size = graph.pattern.col.numel() * 40
+        # Columns, rows, and weights before and after normalization.
+        graph_bytes = graph.pattern.col.numel() * 40
         if self.encoded is not None:
-            # Hidden states of a few steps.
-            size += self.encoded.numel() * self.encoded.element_size() * 16
+            # Hidden states of a few propagation steps.
+            graph_bytes += self.encoded.numel() * self.encoded.element_size() * 16
         else:
-            # All that a look at one graph makes, whether or not it is freed on the way.
-            with _Made() as made:  # type: ignore[no-untyped-call]
+            # Everything that a forward pass on one graph allocates, whether or not it is freed on the way.
+            with _OutputBytes() as outputs:  # type: ignore[no-untyped-call]
                 self._logits(graph, 1)
-            size += made.bytes
-        if memory is not None:
-            free = memory * 1e9
-        elif self.data.x.is_cuda:
-            free = _SHARE * torch.cuda.mem_get_info(self.data.x.device)[0]
-        else:
-            free = min(_ON_CPU, _SHARE * _free_in_main_memory())
-        return max(1, min(_MOST if self.side_by_side else _MOST_ALONE, int(free / size)))
+            graph_bytes += outputs.bytes
+        limit = default_batch_bytes(self.data.x.device) if memory is None else memory * 1e9
+        return max(1, min(_MAX_BATCHED if self.batched else _MAX_UNBATCHED, int(limit / graph_bytes)))
 
-    def _keeps_apart(self) -> bool:
-        """Whether two graphs side by side get the logits that each gets alone: a norm over all nodes would mix them."""
+    def _is_batchable(self) -> bool:
+        """Whether two graphs in one batch get the same logits as each alone; a norm over all nodes would mix them."""
         dtype = self.data.x.dtype
-        alone = torch.cat([self._logits(self.sampler.draw(one, 1, dtype), 1) for one in range(2)])
+        separate = torch.cat([self._logits(self.sampler.draw(sample, 1, dtype), 1) for sample in range(2)])
         try:
             together = self._logits(self.sampler.draw(0, 2, dtype), 2)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:
-            # Something in the model has the size of the graph.
+            # A parameter or buffer of the model has the size of the graph.
             return False
-        return self._same(together, alone)
+        return self._is_close(together, separate)
 
-    def _same(self, one: Tensor, other: Tensor) -> bool:
-        if one.shape != other.shape:
+    def _is_close(self, logits: Tensor, expected: Tensor) -> bool:
+        if logits.shape != expected.shape:
             return False
-        return bool((one - other).abs().max() <= _SAME[self.data.x.dtype] * other.abs().max())
+        return bool((logits - expected).abs().max() <= _TOLERANCE[self.data.x.dtype] * expected.abs().max())
 
 
-class _Made(TorchDispatchMode):
-    """Counts the bytes of everything that operations return while it is on."""
+def default_batch_bytes(device: torch.device, free: float | None = None) -> float:
+    """Return the default memory of a batch in bytes.
 
-    bytes = 0
+    Args:
+        device: Device of the graph.
+        free: Free bytes on the device. Default: as reported by the driver or the operating system.
+    """
+    if device.type == "cuda":
+        return _MEMORY_FRACTION * (torch.cuda.mem_get_info(device)[0] if free is None else free)
+    return min(_CPU_BATCH_BYTES, _MEMORY_FRACTION * (free_main_memory() if free is None else free))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        returned = func(*args, **(kwargs or {}))
-        self.bytes += sum(one.numel() * one.element_size() for one in tree_leaves(returned) if isinstance(one, Tensor))
-        return returned
 
-
-def _free_in_main_memory() -> float:
-    """Bytes; any number where the system does not say."""
+def free_main_memory() -> float:
+    """Return the free main memory in bytes; infinity if the operating system does not report it."""
     try:
         return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
         return math.inf
+
+
+class _OutputBytes(TorchDispatchMode):
+    """Counts the bytes of all tensors that operations return in its context."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return output

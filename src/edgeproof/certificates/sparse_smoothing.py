@@ -1,11 +1,9 @@
-"""Certificates by sparse randomized smoothing (Bojchevski et al., ICML 2020)."""
+"""Certificates by sparse randomized smoothing (Bojchevski et al., ICML 2020): sample, bound, radius."""
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +12,42 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_nodes
+from edgeproof._checks import check_data, check_int, check_nodes, check_positive, describe, is_number
 from edgeproof._files import check_writable
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
 from edgeproof.certificates.certificate import Certificate
-from edgeproof.certificates.class_counts import ClassCounts, Share, check_same_run
-from edgeproof.certificates.regions import Noise, certified_grid, clopper_pearson, least, masses, most
+from edgeproof.certificates.class_counts import ClassCounts, CountsPart, check_same_run
+from edgeproof.certificates.confidence import binomial_test, class_probability_bounds, clopper_pearson
+from edgeproof.certificates.regions import Noise, certified_grid, lower_bound, region_probabilities, upper_bound
 from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.smoothed_sampler import SmoothedSampler
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
-# Seconds between two writes of the votes.
-_SECONDS = 30.0
-# Nodes whose answers on the clean graph help to tell models apart.
-_ANSWERS = 16
-# Seeds are hashed as numbers of 64 bits.
-_MOST_SEEDS = 1 << 63
+# Prediction of :meth:`SparseSmoothing.predict` at nodes where no class is certainly the most probable one.
+ABSTAIN = -1
+# Number of nodes whose logits are part of the fingerprint of a model.
+_FINGERPRINT_NODES = 16
+# Seeds are hashed as signed 64-bit integers.
+_MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class SparseSmoothing:
-    """A smoothed classifier answers what a model answers most often on random graphs around the one that it is shown.
+    """Smoothed classifier: predicts the class that a model predicts most often on random graphs around the given one.
 
     Args:
-        p_add: probability with which a pair that is no edge is added.
-        p_del: probability with which an edge is deleted.
+        p_add: Probability of adding a pair that is not an edge.
+        p_del: Probability of deleting an edge.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(20)
     >>> model = models.build("GCN", data.num_features, 2, seed=0)
-    >>> certificate = SparseSmoothing(p_add=0.001, p_del=0.4).certify(model, data, nodes, samples=500, progress=False)
+    >>> smoothing = SparseSmoothing(p_add=0.001, p_del=0.4)
+    >>> certificate = smoothing.certify(model, data, nodes, samples=500, progress=False)
     >>> certificate.certified(r_add=0, r_del=1).shape
+    torch.Size([20])
+    >>> smoothing.predict(model, data, nodes, samples=500, progress=False).shape
     torch.Size([20])
     """
 
@@ -56,6 +58,11 @@ class SparseSmoothing:
         noise = Noise(self.p_add, self.p_del)
         object.__setattr__(self, "p_add", noise.p_add)
         object.__setattr__(self, "p_del", noise.p_del)
+
+    @property
+    def noise(self) -> Noise:
+        """Distribution of the random graphs."""
+        return Noise(self.p_add, self.p_del)
 
     def certify(
         self,
@@ -71,80 +78,114 @@ class SparseSmoothing:
         checkpoint: str | Path | None = None,
         progress: bool = True,
     ) -> Certificate:
-        """Which answers no change of so many edges can alter; each statement is true with probability at least 1 - ``alpha``.
+        """Certify the predictions of the smoothed model.
+
+        For every node, all statements of the certificate hold together with probability at least 1 - ``alpha``.
 
         Args:
-            model: any module called as ``model(x, edge_index, edge_weight=None)``, on the graph's device.
-            data: the graph.
-            nodes: the nodes to certify.
-            samples: random graphs that bound probabilities.
-            alpha: how often a node's statement may be wrong, over all random choices.
-            seed: which random graphs.
-            choosing_samples: random graphs, independent of the others, that choose each node's class.
-            memory: gigabytes that a batch of random graphs may take; by default half of what is free, but on a CPU no more than
-                a quarter of one, for more would gain nothing.
-            checkpoint: a file to keep the votes in; if it exists, voting goes on from there.
-            progress: whether to draw a progress bar (on terminals only).
+            model: Any module called as ``model(x, edge_index, edge_weight=None)``, on the device of the graph.
+            data: Graph. Labels are optional; with labels, the certificate has a certified accuracy.
+            nodes: Nodes to certify.
+            samples: Number of random graphs that bound class probabilities.
+            alpha: Probability with which the certificate of a node may be wrong.
+            seed: Random seed.
+            choosing_samples: Number of further random graphs that choose the class of each node.
+            memory: Memory of a batch of random graphs in gigabytes. Default: half of the free memory, on a CPU at most a
+                quarter of a gigabyte, because larger batches are not faster.
+            checkpoint: File to store class counts in. If it exists, sampling continues from it.
+            progress: Whether to show a progress bar (on terminals only).
         """
         _check_settings(samples, choosing_samples, seed, memory)
         check_alpha(alpha)
-        labels = known_labels(data, nodes)
-        self.check_enough(samples, alpha, _answers(model, data, nodes).size(1))
-        votes = self.vote(
-            model,
-            data,
-            nodes,
-            samples,
-            seed,
+        labels = node_labels(data, nodes)
+        self.check_samples(samples, alpha, _clean_logits(model, data, nodes).size(1))
+        counts = self.sample_counts(
+            *(model, data, nodes, samples, seed),
             choosing_samples=choosing_samples,
             memory=memory,
             checkpoint=checkpoint,
             progress=progress,
         )
-        return self.decide(votes, alpha, labels=labels)
+        return self.certify_counts(counts, alpha, labels=labels)
 
-    def decide(self, votes: ClassCounts, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
-        """The certificate that follows from votes; :func:`~edgeproof.certificates.merge` joins those of several machines.
+    def certify_counts(self, counts: ClassCounts, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
+        """Return the certificate that follows from class counts.
 
-        The number of votes must not depend on what they say: to look, and to add votes until a node is certified, makes the
-        statement wrong more often than ``alpha``.
-
-        The probability of the class that was chosen is bounded from below and that of every other class from above, each with
-        confidence 1 - ``alpha`` / classes (Clopper and Pearson), so that all hold together with 1 - ``alpha``.
+        The number of samples must not depend on the counts: adding samples until a node is certified makes the certificate
+        wrong more often than ``alpha``.
 
         Args:
-            votes: at least as many as can certify anything.
-            alpha: how often a node's statement may be wrong.
-            labels: the true classes of the nodes, in their order.
+            counts: Class counts, from :meth:`sample_counts` or :func:`~edgeproof.certificates.merge_counts`.
+            alpha: Probability with which the certificate of a node may be wrong.
+            labels: True classes of the nodes, in the same order. Default: no accuracy.
+
+        Raises:
+            ValueError: If the counts are for other noise, or too few to certify anything.
         """
-        noise = Noise(self.p_add, self.p_del)
-        check_same_run(votes.run, {"noise": [self.p_add, self.p_del]}, "these votes")
+        check_same_run(counts.run, {"noise": [self.p_add, self.p_del]}, "these class counts")
         check_alpha(alpha)
-        alpha = float(alpha)
-        nodes, classes = votes.bounding.shape
-        self.check_enough(votes.samples, alpha, classes)
+        alpha, (num_nodes, num_classes) = float(alpha), counts.bounding.shape
+        self.check_samples(counts.samples, alpha, num_classes)
         if labels is not None:
-            _check_labels(labels, nodes)
-        prediction = votes.choosing.argmax(dim=1)
-        lower, upper = clopper_pearson(votes.bounding.numpy(), votes.samples, alpha / classes)
-        own = prediction.numpy()[:, None]
-        p_lower = np.take_along_axis(lower, own, axis=1)[:, 0]
-        np.put_along_axis(upper, own, -1.0, axis=1)
-        p_upper = np.minimum(upper.max(axis=1), 1 - p_lower)
-        grid = torch.from_numpy(certified_grid(noise, p_lower, p_upper))
+            _check_labels(labels, num_nodes)
+        c_A = counts.choosing.argmax(dim=1)
+        p_A_lower, p_B_upper = class_probability_bounds(counts.bounding.numpy(), c_A.numpy(), alpha)
+        grid = certified_grid(self.noise, p_A_lower, p_B_upper)
         return Certificate(
-            prediction=prediction,
-            grid=grid,
-            p_lower=torch.from_numpy(p_lower),
-            p_upper=torch.from_numpy(p_upper),
+            prediction=c_A,
+            grid=torch.from_numpy(grid),
+            p_lower=torch.from_numpy(p_A_lower),
+            p_upper=torch.from_numpy(p_B_upper),
             labels=labels,
             alpha=alpha,
-            samples=votes.samples,
+            samples=counts.samples,
             p_add=self.p_add,
             p_del=self.p_del,
         )
 
-    def vote(
+    def predict(
+        self,
+        model: nn.Module,
+        data: Data,
+        nodes: Tensor,
+        samples: int = 1000,
+        alpha: float = 0.05,
+        seed: int = 0,
+        *,
+        memory: float | None = None,
+        progress: bool = True,
+    ) -> Tensor:
+        """Predict with the smoothed model, and abstain where the most probable class is uncertain.
+
+        As in Cohen et al. (ICML 2019), a two-sided binomial test compares the counts of the two most frequent classes: if the
+        prediction is not to abstain, it is the most probable class with probability at least 1 - ``alpha`` at each node.
+
+        Args:
+            model: Any module called as ``model(x, edge_index, edge_weight=None)``, on the device of the graph.
+            data: Graph.
+            nodes: Nodes to predict.
+            samples: Number of random graphs.
+            alpha: Probability with which the prediction of a node may be wrong.
+            seed: Random seed.
+            memory: Memory of a batch of random graphs in gigabytes, see :meth:`certify`.
+            progress: Whether to show a progress bar (on terminals only).
+
+        Returns:
+            Predicted classes in main memory, -1 (``ABSTAIN``) where the model abstains, shape ``[nodes]``.
+        """
+        _check_settings(samples, 1, seed, memory)
+        check_alpha(alpha)
+        num_classes = _clean_logits(model, data, nodes).size(1)
+        counts = torch.zeros(nodes.numel(), num_classes, dtype=torch.long)
+        with progress_bar("samples", samples, show=progress) as advance:
+            sampler = self._sampler(model, data, nodes, seed, memory)
+            for _, batch in sampler.counts(range(samples), num_classes, choosing=False):
+                counts = counts + batch
+                advance(int(counts[0].sum()), "")
+        (n_A, n_B), c_A = counts.topk(2, dim=1).values.numpy().T, counts.argmax(dim=1)
+        return torch.where(torch.from_numpy(binomial_test(n_A, n_B) <= alpha), c_A, ABSTAIN)
+
+    def sample_counts(
         self,
         model: nn.Module,
         data: Data,
@@ -155,183 +196,206 @@ class SparseSmoothing:
         choosing_samples: int = 1000,
         memory: float | None = None,
         checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = 30.0,
         progress: bool = True,
     ) -> ClassCounts:
-        """The model's answers on random graphs; see :meth:`certify` for the arguments."""
-        _check_settings(samples, choosing_samples, seed, memory)
-        # NumPy's numbers are none that JSON knows.
-        samples, choosing_samples, seed = int(samples), int(choosing_samples), int(seed)
-        run, classes = self.question(model, data, nodes)
-        nothing = torch.zeros(nodes.numel(), classes, dtype=torch.long)
-        votes = ClassCounts(nothing, nothing, {seed: (0, 0)}, run)
-        file = None if checkpoint is None else Path(checkpoint)
-        if file is not None:
-            check_writable(file)
-            if file.exists():
-                votes = ClassCounts.load(file)
-                check_same_run(votes.run, run, f"{file}: delete it, or use another file")
-                if set(votes.streams) != {seed}:
-                    raise ValueError(f"expected votes of seed {seed} in {file}, got those of {sorted(votes.streams)}")
-        electorate = SmoothedSampler(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
-        started = written = time.perf_counter()
-        kept = votes
-        done_before = sum(votes.streams[seed])
-        try:
-            with progress_bar("votes", samples + choosing_samples, show=progress) as advance:
-                for votes in electorate.continue_with(votes, choosing_samples, samples, classes):  # noqa: B020
-                    done, now = sum(votes.streams[seed]), time.perf_counter()
-                    advance(done, f"{(done - done_before) / (now - started):,.0f} samples/s")
-                    if file is not None and now - written > _SECONDS:
-                        votes.save(file)
-                        kept, written = votes, now
-        finally:
-            # Whatever ended it, what was counted is not counted again.
-            if file is not None and (votes is not kept or not file.exists()):
-                votes.save(file)
-        return votes
+        """Count the model's predictions on random graphs.
 
-    def vote_share(
+        Args:
+            model: Model, see :meth:`certify`, as for the other arguments.
+            data: Graph.
+            nodes: Nodes to certify.
+            samples: Number of random graphs that bound class probabilities.
+            seed: Random seed.
+            choosing_samples: Number of random graphs that choose the class of each node.
+            memory: Memory of a batch in gigabytes.
+            checkpoint: File to store class counts in. If it exists, sampling continues from it.
+            checkpoint_seconds: Seconds between two writes of the checkpoint. It is always written at the end, also after an
+                error or an interrupt.
+            progress: Whether to show a progress bar (on terminals only).
+
+        Raises:
+            ValueError: If the checkpoint is damaged, or of another seed, model, graph, set of nodes or noise.
+        """
+        _check_settings(samples, choosing_samples, seed, memory)
+        # NumPy integers are not JSON serializable.
+        samples, choosing_samples, seed = int(samples), int(choosing_samples), int(seed)
+        run, num_classes = self.run_fingerprint(model, data, nodes)
+        file = None if checkpoint is None else Path(checkpoint)
+        counts = saved = _initial_counts(file, nodes.numel(), num_classes, seed, run)
+        sampler = self._sampler(model, data, nodes, seed, memory)
+        start = last_save = time.perf_counter()
+        done_before = sum(counts.streams[seed])
+        try:
+            with progress_bar("samples", samples + choosing_samples, show=progress) as advance:
+                for counts in sampler.extend(counts, choosing_samples, samples):  # noqa: B020
+                    done, now = sum(counts.streams[seed]), time.perf_counter()
+                    advance(done, f"{(done - done_before) / (now - start):,.0f} samples/s")
+                    if file is not None and now - last_save > checkpoint_seconds:
+                        counts.save(file)
+                        saved, last_save = counts, now
+        finally:
+            if file is not None and (counts is not saved or not file.exists()):
+                counts.save(file)
+        return counts
+
+    def sample_part(
         self,
         model: nn.Module,
         data: Data,
         nodes: Tensor,
-        share: int,
-        shares: int,
+        part: int,
+        parts: int,
         samples: int = 100_000,
         seed: int = 0,
         *,
         choosing_samples: int = 1000,
         memory: float | None = None,
-    ) -> Share:
-        """One of so many equal shares of the votes that :meth:`vote` would count: for machines that count side by side.
+    ) -> CountsPart:
+        """Count the predictions of one of several equal parts of the samples of :meth:`sample_counts`, for parallel workers.
 
-        Every random graph follows from the seed and its number, so that :func:`~edgeproof.certificates.join` gives the same
-        votes, however many shares there are.
+        Each random graph depends only on the seed and the sample number, so :func:`~edgeproof.certificates.join_parts` gives
+        the same class counts for any number of parts.
 
         Args:
-            model: as for :meth:`certify`, as are the other arguments.
-            data: the graph.
-            nodes: the nodes to certify.
-            share: which one, from 0 on.
-            shares: of how many.
-            samples: of all shares together.
-            seed: which random graphs.
-            choosing_samples: of all shares together.
-            memory: gigabytes that a batch may take.
+            model: Model, see :meth:`certify`, as for the other arguments.
+            data: Graph.
+            nodes: Nodes to certify.
+            part: Index of the part, from 0.
+            parts: Number of parts.
+            samples: Number of samples of all parts together that bound class probabilities.
+            seed: Random seed.
+            choosing_samples: Number of samples of all parts together that choose classes.
+            memory: Memory of a batch in gigabytes.
         """
         _check_settings(samples, choosing_samples, seed, memory)
-        if not (isinstance(share, int) and isinstance(shares, int) and 0 <= share < shares):
-            raise ValueError(f"expected one of {shares} shares, from 0 on, got {share}")
-        run, classes = self.question(model, data, nodes)
-        electorate = SmoothedSampler(model, data, nodes, Sampler.of(data, Noise(self.p_add, self.p_del), seed), memory)
-        mine, counted = [], []
-        for choosing, total in ((True, choosing_samples), (False, samples)):
-            mine.append(range(share * total // shares, (share + 1) * total // shares))
-            votes = torch.zeros(nodes.numel(), classes, dtype=torch.long)
-            for _, counts in electorate.counts(mine[-1], classes, choosing=choosing):
-                votes = votes + counts
-            counted.append(votes)
+        check_int(1, parts=parts)
+        check_int(0, parts - 1, part=part)
+        run, num_classes = self.run_fingerprint(model, data, nodes)
+        sampler = self._sampler(model, data, nodes, seed, memory)
         totals = (int(choosing_samples), int(samples))
-        return Share(counted[0], counted[1], int(seed), (mine[0], mine[1]), totals, run)
+        ranges = tuple(range(part * total // parts, (part + 1) * total // parts) for total in totals)
+        zeros = torch.zeros(nodes.numel(), num_classes, dtype=torch.long)
+        counts = ClassCounts(zeros, zeros, {int(seed): (0, 0)}, run)
+        for choosing, numbers in zip((True, False), ranges, strict=True):
+            for size, batch in sampler.counts(numbers, num_classes, choosing=choosing):
+                counts = counts.with_batch(batch, size, choosing=choosing)
+        return CountsPart(counts.choosing, counts.bounding, int(seed), (ranges[0], ranges[1]), totals, run)
 
-    def question(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
-        """What votes answer, and among how many classes; raises if the model cannot be asked.
+    def run_fingerprint(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
+        """Return a fingerprint of noise, model, graph and nodes, and the number of classes.
 
-        Settings that a model does not print show in its answers, of which some are part of the question.
+        Some logits are part of it, because not every setting of a model is part of its ``repr``.
+
+        Raises:
+            ValueError: If the model cannot be certified, for example because its logits are not finite.
         """
-        logits = _answers(model, data, nodes)
+        logits = _clean_logits(model, data, nodes)
         run = {
             "noise": [self.p_add, self.p_del],
             "model": [repr(model), *model.state_dict(), fingerprint(model.state_dict().values())],
-            "answers": logits[nodes[:_ANSWERS]].double().tolist(),
+            "logits": logits[nodes[:_FINGERPRINT_NODES]].double().tolist(),
             "graph": fingerprint([data.x, data.edge_index]),
             "nodes": fingerprint([nodes]),
         }
         return run, logits.size(1)
 
-    def check_enough(self, samples: int, alpha: float, classes: int) -> None:
-        """Raise if so few samples can certify nothing."""
-        needed = samples_needed(Noise(self.p_add, self.p_del), alpha, classes)
+    def check_samples(self, samples: int, alpha: float, num_classes: int) -> None:
+        """Raise if so few samples cannot certify any node."""
+        needed = samples_needed(self.noise, alpha, num_classes)
         if samples < needed:
             raise ValueError(
-                f"expected at least {needed} samples to certify anything at alpha={alpha} with {classes} classes, "
+                f"expected at least {needed} samples to certify anything at alpha={alpha} with {num_classes} classes, "
                 f"p_add={self.p_add} and p_del={self.p_del}, got {samples}"
             )
 
+    def _sampler(self, model: nn.Module, data: Data, nodes: Tensor, seed: int, memory: float | None) -> SmoothedSampler:
+        return SmoothedSampler(model, data, nodes, Sampler.of(data, self.noise, seed), memory)
 
-def samples_needed(noise: Noise, alpha: float, classes: int) -> int:
-    """How few samples can certify a single added or deleted edge, if all agree."""
+
+def samples_needed(noise: Noise, alpha: float, num_classes: int) -> int:
+    """Return the least number of samples that can certify one added or one deleted edge, if all agree."""
     check_alpha(alpha)
 
-    def enough(samples: int) -> bool:
-        lower = clopper_pearson(np.array([samples]), samples, alpha / classes)[0]
-        return any(
-            bool(least(lower, *masses(noise, *radii))[0] > most(1 - lower, *masses(noise, *radii))[0])
-            for radii in ((1, 0), (0, 1))
-        )
+    def can_certify(samples: int) -> bool:
+        p_A_lower = clopper_pearson(np.array([samples]), samples, alpha / num_classes)[0]
+        regions = [region_probabilities(noise, *radii) for radii in ((1, 0), (0, 1))]
+        return any(bool(lower_bound(p_A_lower, *r)[0] > upper_bound(1 - p_A_lower, *r)[0]) for r in regions)
 
-    fewest, many = 0, 1
-    while not enough(many):
-        fewest, many = many, 2 * many
-        if many > 1 << 40:
-            raise ValueError(f"nothing can be certified with {noise}: a changed edge changes too much of the noise")
-    while many - fewest > 1:
-        middle = (fewest + many) // 2
-        fewest, many = (fewest, middle) if enough(middle) else (middle, many)
-    return many
-
-
-def _check_settings(samples: int, choosing_samples: int, seed: int, memory: float | None) -> None:
-    for name, value, fewest in (
-        ("samples", samples, 1),
-        ("choosing_samples", choosing_samples, 1),
-        ("seed", seed, 0),
-    ):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < fewest:
-            raise ValueError(f"expected {name} to be a whole number >= {fewest}, got {value!r}")
-    if seed >= _MOST_SEEDS:
-        raise ValueError(f"expected seed < {_MOST_SEEDS}, got {seed}: larger ones begin again")
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or not 0 < memory < math.inf):
-        raise ValueError(f"expected memory in gigabytes, above 0, got {memory!r}")
+    low, high = 0, 1
+    while not can_certify(high):
+        low, high = high, 2 * high
+        if high > 1 << 40:
+            raise ValueError(f"expected noise that allows a certificate, got {noise}: one edge changes it too much")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if can_certify(middle) else (middle, high)
+    return high
 
 
 def check_alpha(alpha: float) -> None:
-    """Raise unless it is a probability to be wrong with."""
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
+    """Raise unless ``alpha`` lies in (0, 1)."""
+    if not is_number(alpha) or not 0 < alpha < 1:
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
 
 
-def _answers(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
-    """The model's logits on the clean graph; raises if it cannot be asked."""
+def node_labels(data: Data, nodes: Tensor) -> Tensor | None:
+    """Return the labels of the nodes in main memory, or None for a graph without labels."""
+    check_data(data, labels=False)
+    check_nodes(nodes, data)
+    if data.get("y") is None:
+        return None
+    if not isinstance(data.y, Tensor) or data.y.shape != data.x.shape[:1]:
+        raise ValueError(f"expected labels y of shape [{data.x.size(0)}], got {describe(data.y)}")
+    labels = data.y[nodes].cpu()
+    _check_labels(labels, nodes.numel())
+    return labels
+
+
+def _initial_counts(
+    checkpoint: Path | None, num_nodes: int, num_classes: int, seed: int, run: dict[str, Any]
+) -> ClassCounts:
+    """Return the counts in the checkpoint if it exists, otherwise zeros."""
+    if checkpoint is not None:
+        check_writable(checkpoint)
+        if checkpoint.exists():
+            counts = ClassCounts.load(checkpoint)
+            check_same_run(counts.run, run, f"{checkpoint}: delete it, or use another file")
+            if set(counts.streams) != {seed}:
+                raise ValueError(
+                    f"expected class counts of seed {seed} in {checkpoint}, got seeds {sorted(counts.streams)}"
+                )
+            return counts
+    zeros = torch.zeros(num_nodes, num_classes, dtype=torch.long)
+    return ClassCounts(zeros, zeros, {seed: (0, 0)}, run)
+
+
+def _clean_logits(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
+    """Return the model's logits on the clean graph, after checking the arguments and the logits."""
     check_data(data, labels=False)
     check_nodes(nodes, data)
     logits = predict(model, data)
     if logits.size(1) < 2:
         raise ValueError(
-            f"expected logits of shape [{data.x.size(0)}, classes] from {type(model).__name__}, got {list(logits.shape)}"
+            f"expected logits of shape [{data.x.size(0)}, classes] from {type(model).__name__} with at least 2 classes, "
+            f"got {list(logits.shape)}"
         )
     if not bool(logits[nodes].isfinite().all()):
         raise ValueError(f"expected finite logits from {type(model).__name__}, got NaN or Inf on the clean graph")
     return logits
 
 
-def known_labels(data: Data, nodes: Tensor) -> Tensor | None:
-    """The labels of some nodes, in main memory; none for a graph without labels."""
-    check_data(data, labels=False)
-    check_nodes(nodes, data)
-    if data.get("y") is None:
-        return None
-    if not isinstance(data.y, Tensor) or data.y.shape != data.x.shape[:1]:
-        raise ValueError(f"expected labels y of shape [{data.x.size(0)}], got {getattr(data.y, 'shape', data.y)!r}")
-    labels = data.y[nodes].cpu()
-    _check_labels(labels, nodes.numel())
-    return labels
+def _check_settings(samples: int, choosing_samples: int, seed: int, memory: float | None) -> None:
+    check_int(1, samples=samples, choosing_samples=choosing_samples)
+    check_int(0, _MAX_SEED, seed=seed)
+    if memory is not None:
+        check_positive(memory=memory)
 
 
-def _check_labels(labels: Tensor, nodes: int) -> None:
-    if not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != (nodes,):
-        raise ValueError(f"expected one int64 label for each of {nodes} nodes, got {labels!r}")
-    if nodes and int(labels.min()) < 0:
+def _check_labels(labels: Tensor, num_nodes: int) -> None:
+    if not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != (num_nodes,):
+        raise ValueError(f"expected one int64 label for each of {num_nodes} nodes, got {describe(labels)}")
+    if num_nodes and int(labels.min()) < 0:
         raise ValueError(
-            f"expected labels >= 0, got {int(labels.min())}: without y, answers are certified but not judged"
+            f"expected labels >= 0, got {int(labels.min())}: remove y from the graph to certify without an accuracy"
         )

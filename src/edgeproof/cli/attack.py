@@ -25,7 +25,7 @@ from edgeproof.cli._target import (
     result_of,
 )
 from edgeproof.datasets import write_npz
-from edgeproof.evaluation import Row
+from edgeproof.evaluation import AttackScore
 from edgeproof.evaluation.result import Score
 from edgeproof.report import Outcomes, nodes_file
 
@@ -89,7 +89,9 @@ def attack(
             "budgets": {str(share): budget.total for share, budget in zip(epsilon, budgets, strict=True)},
             "attacks": {name: repr(chosen)},
             "rows": [
-                Row(name, share, one.budget.total, one.flips.size(1), one.accuracy, one.seconds["total"])._asdict()
+                AttackScore(
+                    name, share, one.budget.total, one.flips.size(1), one.accuracy, one.seconds["total"]
+                )._asdict()
                 for share, one in zip(epsilon, results, strict=True)
             ],
         },

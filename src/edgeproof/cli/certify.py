@@ -12,7 +12,7 @@ from rich.table import Table
 import edgeproof as ep
 from edgeproof._files import check_writable
 from edgeproof.certificates.class_counts import check_same_run
-from edgeproof.certificates.sparse_smoothing import check_alpha, known_labels
+from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
 from edgeproof.cli._options import Device, Quiet, Root, parse_device
 from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_target, load_target, result_of
 from edgeproof.evaluation.result import Score
@@ -75,16 +75,16 @@ def certify(
     known = check_target(model, dataset, split, [])
     aim = load_target(model, dataset, split, split_seed, known, root, place)
     view = aim.split.test
-    labels = known_labels(view.data, view.nodes)
+    labels = node_labels(view.data, view.nodes)
     # Whatever could be wrong is told before anything is counted.
-    run, classes = smoothing.question(aim.model, view.data, view.nodes)
+    run, classes = smoothing.run_fingerprint(aim.model, view.data, view.nodes)
     for path, other in zip(merge or [], others, strict=True):
         check_same_run(other.run, run, str(path))
         if seed in other.streams:
             raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
-    smoothing.check_enough(samples + sum(other.samples for other in others), alpha, classes)
+    smoothing.check_samples(samples + sum(other.samples for other in others), alpha, classes)
     try:
-        counted = smoothing.vote(
+        counted = smoothing.sample_counts(
             aim.model,
             view.data,
             view.nodes,
@@ -100,8 +100,8 @@ def certify(
             message = _what_there_is(checkpoint)
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
-    together = ep.certificates.merge([counted, *others])
-    certificate = smoothing.decide(together, alpha, labels=labels)
+    together = ep.certificates.merge_counts([counted, *others])
+    certificate = smoothing.certify_counts(together, alpha, labels=labels)
     certificate.save(out)
     radii = [(r_add, 0) for r_add in range(certificate.grid.size(1))]
     radii += [(0, r_del) for r_del in range(1, certificate.grid.size(2))]

@@ -12,8 +12,8 @@ from rich.console import Console
 
 import edgeproof as ep
 from edgeproof._files import check_writable
+from edgeproof.experiments.report_runs import input_files, read_runs
 from edgeproof.report.page import TITLE
-from edgeproof.report.reading import inputs
 
 
 def report(
@@ -42,9 +42,9 @@ def report(
     Two models: [bold]edgeproof report regular=runs/regular robust=runs/robust[/]
     """
     check_writable(out)
-    if out.resolve() in inputs(runs):
+    if out.resolve() in input_files(runs):
         raise ValueError(f"expected another --out than the files to report on, got {out}")
-    found = ep.report.read(runs)
+    found = read_runs(runs)
     ep.report.write(found, out, title=title, command=shlex.join(["edgeproof", *sys.argv[1:]]))
     size = out.stat().st_size / 1000
     models = f"{len(found)} model{'s' if len(found) > 1 else ''}"

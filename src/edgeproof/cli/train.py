@@ -28,10 +28,9 @@ from edgeproof.evaluation.result import Result, describe_environment, describe_m
 from edgeproof.report import describe_filter
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, LabelWarning, TrainConfig, remove_checkpoints
-from edgeproof.training.adversarial import check_threatened, make_threat
-from edgeproof.training.checkpoint import files_beside
-from edgeproof.training.config import TrainSettings
-from edgeproof.training.presets import configure
+from edgeproof.training.adversarial import make_threat
+from edgeproof.training.checkpoint import sibling_files
+from edgeproof.training.config import TrainSettings, check_threat_settings, configure
 
 # Settings of training with an option of their own.
 _OPTIONS = ("loss", "lr", "weight_decay", "warmup_epochs", "max_epochs", "patience", "validate_every", "seed")
@@ -99,7 +98,7 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help=f"Settings to begin with. {'; '.join(f'{name}: {one.about}' for name, one in PRESETS.items())}."
+            help=f"Settings to begin with. {'; '.join(f'{name}: {one.description}' for name, one in PRESETS.items())}."
         ),
     ] = "paper",
     loss: Annotated[
@@ -174,7 +173,7 @@ def train(
     if attack is None and against is not None and chosen.threat is not None:
         # The preset's own attack, with other settings.
         chosen, against = replace(chosen, threat=replace(chosen.threat, attack=against)), None
-    check_threatened(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
+    check_threat_settings(chosen.config, make_threat(against, epsilon, local, count, chosen.threat))
     settings, label_settings = parse_settings(setting or []), parse_settings(label_setting or [])
     ep.models.build(model, 1, 2, settings)
     if label_settings and label_model is None:
@@ -222,11 +221,11 @@ def train(
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
     except KeyboardInterrupt:
-        if checkpoint.exists() or files_beside(checkpoint):
+        if checkpoint.exists() or sibling_files(checkpoint):
             message = f"interrupted; the same command goes on from {checkpoint}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
         raise
-    doubt = history.pseudo_labels.doubt if history.pseudo_labels is not None else None
+    doubt = history.pseudo_labels.warning if history.pseudo_labels is not None else None
     result = Result(
         command=shlex.join(["edgeproof", *sys.argv[1:]]),
         dataset=dataset,

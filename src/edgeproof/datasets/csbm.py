@@ -1,4 +1,4 @@
-"""The contextual stochastic block model (Deshpande et al. 2018), as the paper uses it."""
+"""Contextual stochastic block model (Deshpande et al. 2018)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgeproof._names import look_up
 
 Array = np.ndarray[Any, Any]
 
-# (p, q): the maximum-likelihood fit to Cora, and the same two numbers exchanged.
+# (p, q): the maximum-likelihood fit to Cora, and the same with p and q exchanged.
 _PRESETS = {"homophilous": (0.0063, 0.0015), "heterophilous": (0.0015, 0.0063)}
 
 
@@ -26,30 +26,30 @@ def csbm(
     q: float | None = None,
     K: float = 1.5,
     sigma: float = 1.0,
-    train_share: float = 0.8,
+    train_fraction: float = 0.8,
     seed: int = 0,
 ) -> Data:
-    r"""Draw a graph with two classes whose edges depend on the classes.
+    r"""Generate a graph from the two-class contextual stochastic block model.
 
     Labels are uniform in :math:`\{0, 1\}`; features are
     :math:`x_i \sim \mathcal N((2 y_i - 1) \mu \mathbf 1, \sigma^2 I)` with
     :math:`\mu = K \sigma / (2 \sqrt d)`, so :math:`K` is the distance between the class means in units of
     :math:`\sigma`; each pair is an edge with probability :math:`p` within a class and :math:`q` between classes,
-    independently. Time and memory grow with the edges, not with the pairs.
+    independently. Time and memory are linear in the number of edges, not of pairs.
 
     Args:
         preset: ``"heterophilous"`` (p = 0.15 %, q = 0.63 %) or ``"homophilous"`` (the reverse).
-        num_nodes: nodes :math:`n`.
-        num_features: features :math:`d`.
-        p: probability of an edge within a class, in place of the preset's.
-        q: probability of an edge between classes, in place of the preset's.
-        K: distance between the class means.
-        sigma: standard deviation of each feature.
-        train_share: share of nodes in ``train_mask``; the others are in ``val_mask``.
-        seed: same seed, same graph.
+        num_nodes: Number of nodes :math:`n`.
+        num_features: Number of features :math:`d`.
+        p: Probability of an edge within a class. Default: that of the preset.
+        q: Probability of an edge between classes. Default: that of the preset.
+        K: Distance between the class means in units of :math:`\sigma`.
+        sigma: Standard deviation of each feature.
+        train_fraction: Fraction of nodes in ``train_mask``; the others are in ``val_mask``.
+        seed: Random seed.
 
     Returns:
-        All nodes, isolated ones included, with ``train_mask`` and ``val_mask``.
+        Graph with all nodes, including isolated ones, and with ``train_mask`` and ``val_mask``.
 
     >>> csbm(seed=0).num_nodes
     1000
@@ -58,9 +58,9 @@ def csbm(
     p, q = preset_p if p is None else p, preset_q if q is None else q
     if num_nodes < 2 or num_features < 1:
         raise ValueError(f"expected at least 2 nodes and 1 feature, got {num_nodes} and {num_features}")
-    for name, share in {"p": p, "q": q, "train_share": train_share}.items():
-        if not 0 <= share <= 1:
-            raise ValueError(f"expected 0 <= {name} <= 1, got {share}")
+    for name, value in {"p": p, "q": q, "train_fraction": train_fraction}.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"expected 0 <= {name} <= 1, got {value}")
     if not (sigma > 0 and math.isfinite(sigma) and math.isfinite(K)):
         raise ValueError(f"expected a finite sigma > 0 and a finite K, got sigma={sigma}, K={K}")
 
@@ -73,7 +73,7 @@ def csbm(
     pairs = np.concatenate([*within, _pairs_between(random, members, q)], axis=1)
     edge_index = torch.from_numpy(np.concatenate([pairs, pairs[::-1]], axis=1))
     train_mask = torch.zeros(num_nodes, dtype=torch.bool)
-    train_mask[torch.from_numpy(random.permutation(num_nodes)[: round(train_share * num_nodes)])] = True
+    train_mask[torch.from_numpy(random.permutation(num_nodes)[: round(train_fraction * num_nodes)])] = True
     return Data(
         x=torch.from_numpy(x.astype(np.float32)),
         edge_index=edge_index,
@@ -83,23 +83,23 @@ def csbm(
     ).coalesce()
 
 
-def _chosen(random: np.random.Generator, total: int, probability: float) -> Array:
-    """Which of ``total`` independent trials succeed, without making all of them."""
+def _sample_trials(random: np.random.Generator, total: int, probability: float) -> Array:
+    """Sample which of ``total`` independent trials succeed, in time linear in their number."""
     return random.choice(total, size=random.binomial(total, probability), replace=False)
 
 
 def _pairs_within(random: np.random.Generator, size: int, probability: float) -> Array:
-    """Each pair i > j of ``size`` members with the given probability, shape ``[2, pairs]``."""
-    chosen = _chosen(random, size * (size - 1) // 2, probability)
-    # Pair number c is (i, j) with c = i (i - 1) / 2 + j; the root can be off by one in floating point.
-    i = ((1 + np.sqrt(1 + 8 * chosen.astype(np.float64))) / 2).astype(np.int64)
-    i -= i * (i - 1) // 2 > chosen
-    i += i * (i + 1) // 2 <= chosen
-    return np.stack([i, chosen - i * (i - 1) // 2])
+    """Sample each pair i > j of ``size`` members with the given probability, shape ``[2, pairs]``."""
+    sampled = _sample_trials(random, size * (size - 1) // 2, probability)
+    # Pair number c is (i, j) with c = i (i - 1) / 2 + j; the floating-point root can be off by one.
+    i = ((1 + np.sqrt(1 + 8 * sampled.astype(np.float64))) / 2).astype(np.int64)
+    i -= i * (i - 1) // 2 > sampled
+    i += i * (i + 1) // 2 <= sampled
+    return np.stack([i, sampled - i * (i - 1) // 2])
 
 
 def _pairs_between(random: np.random.Generator, members: list[Array], probability: float) -> Array:
-    """Each pair of one member of either class with the given probability, shape ``[2, pairs]``."""
+    """Sample each pair of members of different classes with the given probability, shape ``[2, pairs]``."""
     first, second = members
-    i, j = np.divmod(_chosen(random, first.size * second.size, probability), max(second.size, 1))
+    i, j = np.divmod(_sample_trials(random, first.size * second.size, probability), max(second.size, 1))
     return np.stack([first[i], second[j]])

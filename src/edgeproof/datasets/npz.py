@@ -1,9 +1,8 @@
-"""Graphs as NumPy archives: plain arrays, nothing pickled.
+"""Graphs as NumPy archives, without pickled objects.
 
-Keys: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (compressed rows of the adjacency matrix, one entry per
-direction); features as ``attr_matrix`` (dense) or ``attr_data``, ``attr_indices``, ``attr_indptr``, ``attr_shape``
-(compressed rows); ``labels``; and, where the graph comes with splits, ``train_masks``, ``val_masks``,
-``test_masks`` of shape ``[splits, nodes]``.
+Keys: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (adjacency matrix in CSR format, both directions of every edge);
+features as ``attr_matrix`` (dense) or ``attr_data``, ``attr_indices``, ``attr_indptr``, ``attr_shape`` (CSR format);
+``labels``; and, for graphs with splits, ``train_masks``, ``val_masks``, ``test_masks`` of shape ``[splits, nodes]``.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ _KEYS = {
     *("labels", "club"),
     *_MASKS.values(),
 }
-# Below this share of non-zero features the compressed form is the smaller one.
+# Features with a smaller fraction of non-zero entries are stored in CSR format, which is then smaller.
 _SPARSE_BELOW = 0.3
 
 Array = np.ndarray[Any, Any]
 
 
 def read_npz(path: str | Path) -> Data:
-    """Read a graph as stored, and check it.
+    """Read a graph archive and check the graph.
 
     Args:
-        path: an archive as :func:`write_npz` makes it.
+        path: Archive written by :func:`write_npz`.
 
     Returns:
-        ``x``, ``edge_index`` (sorted), ``y`` if there are labels, and PyG's ``train_mask``, ``val_mask`` and
+        Graph with ``x``, ``edge_index`` (sorted), ``y`` if there are labels, and ``train_mask``, ``val_mask`` and
         ``test_mask`` if there are splits: shape ``[nodes]`` for one split, ``[nodes, splits]`` for several.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, contains pickled objects, or holds no simple undirected graph.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is damaged, contains pickled objects, or is not a simple undirected graph.
     """
     path = Path(path)
     arrays = _read_arrays(path)
@@ -54,15 +53,22 @@ def read_npz(path: str | Path) -> Data:
         data = _to_data(arrays)
         check_data(data, labels=data.y is not None)
     except (KeyError, ValueError, TypeError, IndexError, MemoryError) as error:
-        reason = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        reason = f"missing entry {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path} is not a graph archive: {reason}") from error
     return data
 
 
 def write_npz(data: Data, path: str | Path) -> None:
-    """Write a graph so that :func:`read_npz` gives it back; the file appears whole or not at all.
+    """Write a graph to an archive for :func:`read_npz`, atomically.
 
-    Masks of shape ``[nodes, 1]`` come back as ``[nodes]``. Other attributes raise.
+    Masks of shape ``[nodes, 1]`` are read back as ``[nodes]``.
+
+    Args:
+        data: Graph with ``x``, ``edge_index`` and optionally ``y`` and masks.
+        path: File to write.
+
+    Raises:
+        ValueError: If the graph is not simple and undirected, or has other attributes.
 
     >>> data = Data(x=torch.eye(2), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([0, 1]))
     >>> path = getfixture("tmp_path") / "pair.npz"
@@ -73,9 +79,10 @@ def write_npz(data: Data, path: str | Path) -> None:
     """
     check_data(data, labels=data.y is not None)
     num_nodes = data.x.size(0)
-    odd = sorted(set(data.keys()) - {"x", "edge_index", "y", "edge_weight", "edge_attr", "num_nodes", *_MASKS})
-    if odd:
-        raise ValueError(f"expected x, edge_index, y and masks only, got also {', '.join(odd)}, which would be lost")
+    unsupported = sorted(set(data.keys()) - {"x", "edge_index", "y", "edge_weight", "edge_attr", "num_nodes", *_MASKS})
+    if unsupported:
+        names = ", ".join(unsupported)
+        raise ValueError(f"expected x, edge_index, y and masks only, got also {names}, which archives cannot store")
     row, col = data.edge_index.cpu().numpy()
     adjacency = sp.csr_matrix((np.ones(row.size, dtype=np.int8), (row, col)), shape=(num_nodes, num_nodes))
     adjacency.sort_indices()
@@ -101,25 +108,27 @@ def write_npz(data: Data, path: str | Path) -> None:
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     if not path.exists():
-        raise FileNotFoundError(f"no graph archive at {path}")
+        raise FileNotFoundError(f"no such file: {path}")
     try:
         archive = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a NumPy archive, or a damaged one: {error}") from error
+        raise ValueError(f"{path} is not a NumPy archive, or is damaged: {error}") from error
     if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError(f"{path} holds a single array, expected a NumPy archive (.npz)")
+        raise ValueError(f"expected a NumPy archive (.npz), got a single array in {path}")
     arrays = {}
     with archive:
         for key in archive.files:
-            # A name that nobody knows may be a known one with a damaged letter: better no graph than one without labels.
+            # An unknown entry can be a valid one with a corrupted name, so ignoring it could lose labels.
             if key not in _KEYS:
-                raise ValueError(f"{path} is damaged, or no graph archive: unknown entry {key!r}")
+                raise ValueError(f"{path} is not a graph archive, or is damaged: unknown entry {key!r}")
             try:
                 arrays[key] = archive[key]
             except ValueError as error:
-                raise ValueError(f"{path} is refused: {key} holds pickled objects or is damaged ({error})") from error
+                raise ValueError(
+                    f"{path} is rejected: {key} contains pickled objects or is damaged ({error})"
+                ) from error
             except (OSError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-                raise ValueError(f"{path} is damaged: cannot read {key} ({error})") from error
+                raise ValueError(f"{path} is damaged: could not read {key} ({error})") from error
     return arrays
 
 
@@ -146,7 +155,7 @@ def _to_data(arrays: dict[str, Array]) -> Data:
 
 
 def _to_csr(prefix: str, arrays: dict[str, Array], values: Array) -> sp.csr_matrix:
-    """A compressed matrix from its parts; their consistency is checked before anyone follows an index."""
+    """Build a CSR matrix from its arrays and check their consistency."""
     indptr, indices = arrays[f"{prefix}_indptr"], arrays[f"{prefix}_indices"]
     shape = tuple(int(size) for size in arrays[f"{prefix}_shape"])
     matrix = sp.csr_matrix((values, indices, indptr), shape=shape)

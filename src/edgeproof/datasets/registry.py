@@ -1,4 +1,4 @@
-"""Datasets by name: found on disk, or fetched once and kept."""
+"""Datasets by name, read from disk or downloaded once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from edgeproof.graph import num_classes, num_edges
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is known of a dataset before it is loaded; the counts are those of all its nodes.
+    """Name, source and expected size of a dataset, before its largest component is taken.
 
     Args:
-        name: how it is called here.
-        file: its archive's name on disk.
-        source: fetches it.
-        nodes: number of nodes.
-        edges: number of undirected edges.
-        classes: number of classes.
+        name: Name to load it by.
+        file: File name of its archive.
+        source: Function that downloads it.
+        nodes: Number of nodes.
+        edges: Number of undirected edges.
+        classes: Number of classes.
     """
 
     name: str
@@ -58,12 +58,12 @@ _DATASETS = {
     )
 }
 _GENERATED = "csbm"
-# The second comes with PyG.
+# Karate is part of PyG.
 _WITHOUT_DOWNLOAD = (_GENERATED, "karate")
 
 
 def available() -> list[str]:
-    """Names of all datasets.
+    """Return the names of all datasets.
 
     >>> available()
     ['citeseer', 'cora_ml', 'cora', 'pubmed', 'squirrel', 'wikics', 'ogbn-arxiv', 'karate', 'csbm']
@@ -72,82 +72,90 @@ def available() -> list[str]:
 
 
 def load(name: str, root: str | Path | None = None, *, largest_component: bool = True) -> Data:
-    """A dataset by name: undirected, without self-loops or duplicate edges, with float32 features.
+    """Load a dataset by name: undirected, without self-loops or duplicate edges, with float32 features.
 
-    Its archive is looked for under ``root``, the folder that the environment variable ``EDGEPROOF_DATA`` names, and
-    the user's cache, in this order. If it is in none of them it is downloaded, checked against the known counts, and
-    kept under ``root`` or else in the cache. ``csbm`` is generated: the paper's heterophilous graph, seed 0.
+    Its archive is searched in ``root``, the folder in the environment variable ``EDGEPROOF_DATA``, and the user's cache, in
+    this order. If none of them has it, it is downloaded, checked against the expected numbers of nodes, edges and classes,
+    and stored in ``root`` if given, otherwise in the cache. ``csbm`` is generated: the paper's heterophilous graph, seed 0.
 
     Args:
-        name: one of :func:`available`.
-        root: a folder to look in first, and to keep downloads in.
-        largest_component: keep only the largest connected component, as the paper does.
+        name: One of :func:`available`.
+        root: Folder to search first and to store downloads in.
+        largest_component: Whether to keep only the largest connected component, as the paper does.
 
     Returns:
-        ``x``, ``edge_index``, ``y``, and the dataset's own ``train_mask``, ``val_mask``, ``test_mask`` if it has any.
+        Graph with ``x``, ``edge_index``, ``y``, and ``train_mask``, ``val_mask``, ``test_mask`` if the dataset has them.
+
+    Raises:
+        ValueError: If the name is unknown, a folder does not exist, or an archive is damaged or of another graph.
+        ConnectionError: If the download fails.
 
     >>> load("csbm")
     Data(x=[982, 21], edge_index=[2, 3766], y=[982], train_mask=[982], val_mask=[982])
     """
     if name not in available():
         raise unknown_name("dataset", name, available())
-    if name == _GENERATED:
-        data = csbm()
-    else:
-        path = find(name, root)
-        dataset = _DATASETS[name]
-        data = fetch(dataset, _cache() if root is None else Path(root)) if path is None else read_npz(path)
-        verify(data, dataset, path)
-        data.x = data.x.float()
+    data = csbm() if name == _GENERATED else load_dataset(_DATASETS[name], root)
     return keep_largest_component(data) if largest_component else data
 
 
 def find(name: str, root: str | Path | None = None) -> Path | None:
-    """Where the archive of a dataset lies on disk, if it does (``csbm`` has none: it is generated)."""
-    if name == _GENERATED:
-        return None
-    file = look_up("dataset", name, _DATASETS).file
-    return next((folder / file for folder in _folders(root) if (folder / file).is_file()), None)
+    """Return the path of a dataset's archive, or None if there is none on disk (``csbm`` is generated and has none)."""
+    return None if name == _GENERATED else find_archive(look_up("dataset", name, _DATASETS), root)
 
 
-def at_hand(name: str, root: str | Path | None = None) -> bool:
+def is_local(name: str, root: str | Path | None = None) -> bool:
     """Whether a dataset can be loaded without a download.
 
-    >>> at_hand("csbm")
+    >>> is_local("csbm")
     True
     """
     return name in _WITHOUT_DOWNLOAD or find(name, root) is not None
 
 
-def fetch(dataset: Dataset, folder: Path) -> Data:
-    """Download a dataset, check it, and keep it under ``folder`` as an archive that is whole or absent."""
+def load_dataset(dataset: Dataset, root: str | Path | None = None) -> Data:
+    """Read a dataset's archive, or download it if there is none; all nodes, with float32 features."""
+    path = find_archive(dataset, root)
+    data = download(dataset, _cache() if root is None else Path(root)) if path is None else read_npz(path)
+    check_counts(data, dataset, path)
+    data.x = data.x.float()
+    return data
+
+
+def find_archive(dataset: Dataset, root: str | Path | None = None) -> Path | None:
+    """Return the path of the first archive of a dataset in the searched folders, or None."""
+    return next((folder / dataset.file for folder in _folders(root) if (folder / dataset.file).is_file()), None)
+
+
+def download(dataset: Dataset, folder: Path) -> Data:
+    """Download a dataset, check it, and store its archive in ``folder`` atomically."""
     with tempfile.TemporaryDirectory(prefix="edgeproof-") as temporary:
         try:
             data = dataset.source(Path(temporary))
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise ConnectionError(
-                f"could not download {dataset.name}: {error}. Put {dataset.file} under the folder that "
-                f"EDGEPROOF_DATA names, or under {folder}, to use it without a network"
+                f"could not download {dataset.name}: {error}. To use it without a network, put {dataset.file} into the folder "
+                f"in EDGEPROOF_DATA or into {folder}"
             ) from error
-    verify(data, dataset, None)
+    check_counts(data, dataset, None)
     write_npz(data, folder / dataset.file)
     return data
 
 
-def verify(data: Data, dataset: Dataset, path: Path | None) -> None:
-    """Raise unless ``data`` is a sound graph with the node, edge and class counts of ``dataset``."""
+def check_counts(data: Data, dataset: Dataset, path: Path | None) -> None:
+    """Raise unless ``data`` is a valid graph with the numbers of nodes, edges and classes of ``dataset``."""
     check_data(data)
     expected = (dataset.nodes, dataset.edges, dataset.classes)
-    found = (int(data.x.size(0)), num_edges(data), num_classes(data))
-    if found != expected:
+    counts = (int(data.x.size(0)), num_edges(data), num_classes(data))
+    if counts != expected:
         raise ValueError(
-            f"expected {dataset.name} with {expected} (nodes, edges, classes), got {found} from "
-            f"{path or 'its download'}; a graph of your own is read with edgeproof.datasets.read_npz"
+            f"expected {dataset.name} with {expected} (nodes, edges, classes), got {counts} from "
+            f"{path or 'its download'}; to read another graph, use edgeproof.datasets.read_npz"
         )
 
 
 def keep_largest_component(data: Data) -> Data:
-    """The largest connected component, nodes in their old order; of several the one with the smallest node id."""
+    """Return the largest connected component with nodes in the same order; of several, that of the smallest node id."""
     row, col = data.edge_index.cpu().numpy()
     shape = (data.x.size(0), data.x.size(0))
     _, component = connected_components(sp.csr_matrix((np.ones_like(row), (row, col)), shape=shape), directed=False)
@@ -158,7 +166,7 @@ def _folders(root: str | Path | None) -> Iterator[Path]:
     for name, folder in (("root", root), ("EDGEPROOF_DATA", os.environ.get("EDGEPROOF_DATA"))):
         if folder:
             if not Path(folder).is_dir():
-                raise ValueError(f"expected {name} to name a folder, got {folder}")
+                raise ValueError(f"expected {name} to be an existing folder, got {folder}")
             yield Path(folder)
     yield _cache()
 

@@ -1,7 +1,6 @@
-"""Where graphs come from when they are not on disk: one function per source, each returning all nodes as stored there.
+"""Download functions, one per dataset. Each returns all nodes as published.
 
-Every function takes a folder of its own for what it downloads. What comes back is not yet checked; see
-:mod:`~edgeproof.datasets.registry`.
+Every function downloads into the folder it is given. The graphs are checked in :mod:`~edgeproof.datasets.registry`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ROBUSTNESS_URL = "https://github.com/sigeisler/robustness_of_gnns_at_scale/raw/m
 SQUIRREL_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/squirrel_filtered.npz"
 ARXIV_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 
-# All that Planetoid's files refer to: arrays, sparse matrices, and dictionaries of lists.
+# Globals that Planetoid's pickles may refer to: arrays, sparse matrices, and dictionaries of lists.
 _PLANETOID_GLOBALS = {
     "numpy.core.multiarray _reconstruct",
     "numpy._core.multiarray _reconstruct",
@@ -44,49 +43,47 @@ _PLANETOID_GLOBALS = {
 
 
 def karate(folder: Path) -> Data:
-    """Zachary's karate club: 34 nodes, 78 edges, 4 classes; shipped inside PyG."""
+    """Zachary's karate club: 34 nodes, 78 edges, 4 classes; part of PyG."""
     data = KarateClub()[0]
     return Data(x=data.x, edge_index=data.edge_index, y=data.y, train_mask=data.train_mask)
 
 
-def cora_ml(folder: Path) -> Data:
+def cora_ml(folder: Path, url: str = f"{ROBUSTNESS_URL}/cora_ml.npz") -> Data:
     """Cora-ML (Bojchevski and Günnemann 2018): 2,995 nodes, 8,158 edges, 7 classes.
 
-    PyG's ``CitationFull`` sets all features that are not zero to one; here they are as they were published, and as the
-    paper's code has them.
+    Features are as published and as in the paper's code; PyG's ``CitationFull`` sets all non-zero ones to one.
     """
-    return _robustness_archive("cora_ml.npz", folder)
+    return _robustness_archive(folder, url)
 
 
-def citeseer(folder: Path) -> Data:
-    """CiteSeer as the robustness literature uses it: 3,312 nodes, 4,536 edges, 6 classes.
+def citeseer(folder: Path, url: str = f"{ROBUSTNESS_URL}/citeseer.npz") -> Data:
+    """CiteSeer of the robustness literature (Geisler et al. 2021): 3,312 nodes, 4,536 edges, 6 classes.
 
-    PyG's ``CitationFull`` and ``Planetoid`` have other graphs by that name (4,230 and 3,327 nodes), so it comes from
-    the repository of Geisler et al. 2021.
+    PyG's ``CitationFull`` and ``Planetoid`` have different graphs of that name (4,230 and 3,327 nodes).
     """
-    return _robustness_archive("citeseer.npz", folder)
+    return _robustness_archive(folder, url)
 
 
-def _robustness_archive(name: str, folder: Path) -> Data:
-    """A graph of that repository: rows of sparse matrices, in the format of Bojchevski and Günnemann."""
-    with np.load(_download(f"{ROBUSTNESS_URL}/{name}", folder / name), allow_pickle=False) as archive:
+def _robustness_archive(folder: Path, url: str) -> Data:
+    """Download a graph stored as compressed sparse rows in the format of Bojchevski and Günnemann."""
+    with np.load(_download(url, folder / url.rsplit("/", 1)[-1]), allow_pickle=False) as archive:
         num_nodes, num_features = archive["attr_shape"]
         row = np.repeat(np.arange(num_nodes), np.diff(archive["adj_indptr"]))
         x = torch.zeros(num_nodes, num_features)
-        owner = np.repeat(np.arange(num_nodes), np.diff(archive["attr_indptr"]))
-        x[owner, archive["attr_indices"]] = torch.from_numpy(archive["attr_data"]).float()
+        feature_row = np.repeat(np.arange(num_nodes), np.diff(archive["attr_indptr"]))
+        x[feature_row, archive["attr_indices"]] = torch.from_numpy(archive["attr_data"]).float()
         edges = torch.from_numpy(np.stack([row, archive["adj_indices"]]).astype(np.int64))
-        return _simple(Data(x=x, edge_index=edges, y=torch.from_numpy(archive["labels"]).long()))
+        return _make_simple(Data(x=x, edge_index=edges, y=torch.from_numpy(archive["labels"]).long()))
 
 
 def cora(folder: Path) -> Data:
     """Cora with the public split (Yang et al. 2016): 2,708 nodes, 5,278 edges, 7 classes."""
-    return _simple(_CheckedPlanetoid(str(folder), "Cora")[0])
+    return _make_simple(_CheckedPlanetoid(str(folder), "Cora")[0])
 
 
 def pubmed(folder: Path) -> Data:
     """PubMed with the public split (Yang et al. 2016): 19,717 nodes, 44,324 edges, 3 classes."""
-    return _simple(_CheckedPlanetoid(str(folder), "PubMed")[0])
+    return _make_simple(_CheckedPlanetoid(str(folder), "PubMed")[0])
 
 
 def wikics(folder: Path) -> Data:
@@ -98,13 +95,13 @@ def wikics(folder: Path) -> Data:
     data.val_mask = data.stopping_mask
     if data.test_mask.dim() == 1:
         data.test_mask = data.test_mask[:, None].expand_as(data.train_mask).clone()
-    return _simple(data)
+    return _make_simple(data)
 
 
-def squirrel(folder: Path) -> Data:
+def squirrel(folder: Path, url: str = SQUIRREL_URL) -> Data:
     """Squirrel without duplicate nodes (Platonov et al. 2023), 10 splits: 2,223 nodes, 46,998 edges, 5 classes."""
-    with np.load(_download(SQUIRREL_URL, folder / "squirrel_filtered.npz"), allow_pickle=False) as archive:
-        return _simple(
+    with np.load(_download(url, folder / "squirrel_filtered.npz"), allow_pickle=False) as archive:
+        return _make_simple(
             Data(
                 x=torch.from_numpy(archive["node_features"]).float(),
                 edge_index=torch.from_numpy(archive["edges"].astype(np.int64).T.copy()),
@@ -116,21 +113,21 @@ def squirrel(folder: Path) -> Data:
         )
 
 
-def arxiv(folder: Path) -> Data:
+def arxiv(folder: Path, url: str = ARXIV_URL) -> Data:
     """ogbn-arxiv with its temporal split (Hu et al. 2020): 169,343 nodes, 1,157,799 edges, 40 classes.
 
-    OGB fetches and unpacks the archive; its tables are read directly, because OGB's own cache is a pickle.
+    OGB downloads and extracts the archive; its tables are read directly, because OGB's own cache is a pickle.
     """
     try:
         from ogb.utils.url import download_url, extract_zip
     except ImportError as error:
-        raise ImportError("ogbn-arxiv is downloaded by OGB; install it with: pip install 'edgeproof[ogb]'") from error
-    extract_zip(download_url(ARXIV_URL, str(folder)), str(folder))
-    return _simple(read_ogb_tables(folder / "arxiv"))
+        raise ImportError("ogb is needed to download ogbn-arxiv: pip install 'edgeproof[ogb]'") from error
+    extract_zip(download_url(url, str(folder)), str(folder))
+    return _make_simple(read_ogb_tables(folder / "arxiv"))
 
 
 def read_ogb_tables(folder: Path) -> Data:
-    """A graph from the comma-separated tables of an unpacked OGB node dataset with a temporal split."""
+    """Read the CSV tables of an extracted OGB node dataset with a temporal split."""
 
     def table(name: str, dtype: type[np.generic]) -> torch.Tensor:
         return torch.from_numpy(np.loadtxt(folder / name, delimiter=",", dtype=dtype, ndmin=2))
@@ -145,22 +142,22 @@ def read_ogb_tables(folder: Path) -> Data:
 
 
 class _CheckedPlanetoid(Planetoid):  # type: ignore[misc]
-    """Planetoid's files are pickles; before PyG opens them, see that they hold nothing but arrays."""
+    """Planetoid that checks its pickled files before PyG loads them."""
 
     def process(self) -> None:
         for path in self.raw_paths:
             if not path.endswith("test.index"):
-                refuse_foreign_pickle(Path(path))
+                check_planetoid_pickle(Path(path))
         super().process()
 
 
-def refuse_foreign_pickle(path: Path) -> None:
-    """Raise unless the pickle at ``path`` refers to nothing but arrays and plain containers; nothing is executed."""
+def check_planetoid_pickle(path: Path) -> None:
+    """Raise unless the pickle at ``path`` contains only arrays and plain containers; nothing is unpickled."""
     for opcode, argument, _ in pickletools.genops(path.read_bytes()):
         if opcode.name in ("STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"):
-            raise ValueError(f"{path} is refused: a Planetoid file has no use for the pickle opcode {opcode.name}")
+            raise ValueError(f"{path} is rejected: unexpected pickle opcode {opcode.name} in a Planetoid file")
         if opcode.name == "GLOBAL" and argument not in _PLANETOID_GLOBALS:
-            raise ValueError(f"{path} is refused: it would import {str(argument).replace(' ', '.')}")
+            raise ValueError(f"{path} is rejected: its pickle would import {str(argument).replace(' ', '.')}")
 
 
 def _download(url: str, path: Path) -> Path:
@@ -168,12 +165,12 @@ def _download(url: str, path: Path) -> Path:
     with urllib.request.urlopen(url, timeout=60) as response, path.open("wb") as file:
         shutil.copyfileobj(response, file)
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{url} did not give a NumPy archive")
+        raise ValueError(f"expected a NumPy archive (.npz) from {url}, got another file")
     return path
 
 
-def _simple(data: Data) -> Data:
-    """Both directions of every edge, each once, no self-loops: what these sources mean by an undirected graph."""
+def _make_simple(data: Data) -> Data:
+    """Return the graph with both directions of every edge, each once, and without self-loops."""
     edge_index, _ = remove_self_loops(data.edge_index)
     masks = {name: data[name] for name in ("train_mask", "val_mask", "test_mask") if name in data}
     return Data(x=data.x, edge_index=to_undirected(edge_index, num_nodes=data.x.size(0)), y=data.y.flatten(), **masks)

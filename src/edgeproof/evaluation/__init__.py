@@ -1,15 +1,15 @@
-"""How well a model does on nodes that it is asked about, on the graph as it is and under attack."""
+"""Accuracy of models on the clean graph and under attack."""
 
 from edgeproof.evaluation.checks import EvaluationWarning
 from edgeproof.evaluation.clean import clean_accuracy, clean_scores
-from edgeproof.evaluation.evaluate import Evaluation, Row, evaluate
+from edgeproof.evaluation.evaluate import AttackScore, Evaluation, evaluate
 from edgeproof.models.model_probe import ModelCheck, check_model
 
 __all__ = [
+    "AttackScore",
     "Evaluation",
     "EvaluationWarning",
     "ModelCheck",
-    "Row",
     "check_model",
     "clean_accuracy",
     "clean_scores",

@@ -1,4 +1,7 @@
-"""Signs that an evaluation overestimates a model: each a function of what was measured, with a warning or nothing as answer."""
+"""Checks for signs that an evaluation overestimates robustness.
+
+Each check is a function of measured values and returns messages; :func:`edgeproof.evaluate` adds the warning codes.
+"""
 
 from __future__ import annotations
 
@@ -9,115 +12,124 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgeproof._warnings import EdgeproofWarning
+from edgeproof.attacks.base import Target
 from edgeproof.attacks.blocks import sample_block
-from edgeproof.attacks.target import Target
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
-# A gradient below this share of what one node can add to the loss moves nothing.
+# Gradients below this fraction of one node's largest contribution to the loss count as zero.
 _NEAR_ZERO = 1e-6
-_PAIRS_LOOKED_AT = 10_000
-# Median sizes of margins within which the tanh margin is neither flat at most nodes nor too small a thing to step by.
+_NUM_RANDOM_PAIRS = 10_000
+# Median margins at which the tanh margin is neither saturated at most nodes nor too small for steps of a fixed length.
 _USUAL_MARGINS = (0.05, 10.0)
 
 
-class EvaluationWarning(UserWarning):
-    """A reason not to trust an evaluation."""
+class EvaluationWarning(EdgeproofWarning):
+    """Reason to doubt the figures of an evaluation."""
 
 
 def random_output(model: nn.Module, data: Data) -> str | None:
-    """Whether the model answers differently when asked twice."""
+    """Return a message if two runs on the same graph give different logits, beyond rounding (EP001)."""
     first, second = predict(model, data), predict(model, data)
     if torch.equal(first, second):
         return None
-    changed = float((first.argmax(dim=1) != second.argmax(dim=1)).double().mean())
+    # GPUs add in varying order, which changes the last bits.
     if torch.allclose(first, second, rtol=1e-4, atol=1e-5 * float(first.abs().max())):
-        # Additions in another order, as GPUs make them.
         return None
+    changed = float((first.argmax(dim=1) != second.argmax(dim=1)).double().mean())
     return (
-        f"the model answers at random: asked twice, {changed:.1%} of its predictions differ; gradients of one answer say "
-        "little about the next"
+        f"the model has random outputs: two runs on the same graph give different logits and {changed:.1%} different "
+        "predictions, so gradients of one run do not hold for the next. Remove the randomness in evaluation mode"
     )
 
 
 def vanishing_gradient(target: Target, *, seed: int) -> str | None:
-    """Whether the gradient of the paper's loss is (nearly) zero at edges and at random pairs of the clean graph."""
+    """Return a message if the gradient of the tanh margin is (nearly) zero at all edges and at random pairs (EP002)."""
     if target.num_nodes < 2:
         return None
     gradient = target.engine("tanh_margin")()
     generator = torch.Generator(target.device).manual_seed(seed)
     row, col = target.data.edge_index
     edges = target.data.edge_index[:, row < col]
-    others = sample_block(target.num_nodes, _PAIRS_LOOKED_AT, generator=generator).pairs.both
-    largest = float(gradient.at(torch.cat([edges, others], dim=1)).abs().max())
+    random_pairs = sample_block(target.num_nodes, _NUM_RANDOM_PAIRS, generator=generator).pairs.both
+    largest = float(gradient.at(torch.cat([edges, random_pairs], dim=1)).abs().max())
     if largest > _NEAR_ZERO / target.nodes.numel():
         return None
     return (
-        f"the gradient is (nearly) zero: at most {largest:.1e} at any edge or random pair; either the model does not use the "
-        "graph, or it hides its gradient, as very large logits do"
+        f"the gradient is (nearly) zero: at most {largest:.1e} at any edge or random pair. Either the model does not use the "
+        "graph, or its gradient is masked, for example by very large logits"
     )
 
 
-def unusual_scale(margins: Tensor, attacks: Mapping[str, str | None]) -> str | None:
-    """Whether logits are so large or so small that attacks with the tanh margin see little of the model.
+def unusual_scale(margins: Tensor, attack_losses: Mapping[str, str | None]) -> str | None:
+    """Return a message if the scale of the logits weakens attacks with the tanh margin (EP003).
 
     Args:
-        margins: of the target nodes in the clean graph.
-        attacks: the loss of each attack, if it has one.
+        margins: Margins of the target nodes on the clean graph.
+        attack_losses: Loss of each attack by the attack's name; None for attacks without a loss.
     """
-    misled = [name for name, loss in attacks.items() if loss == "tanh_margin"]
-    size = float(margins.abs().median())
-    least, most = _USUAL_MARGINS
-    if not misled or least <= size <= most:
+    affected = [name for name, loss in attack_losses.items() if loss == "tanh_margin"]
+    median = float(margins.abs().median())
+    low, high = _USUAL_MARGINS
+    if not affected or low <= median <= high:
         return None
     return (
-        f"the logits are {'small' if size < least else 'large'}: half of the margins are at most {size:.1e} in size; with "
-        f"the tanh margin attacks may find little there ({', '.join(misled)}); loss='scaled_margin' does not depend on it"
+        f"the logits are {'small' if median < low else 'large'}: the median size of a margin is {median:.1e}, where attacks "
+        f"with the tanh margin may be weak ({', '.join(affected)}). Use loss='scaled_margin', which does not depend on the "
+        "scale"
     )
 
 
 def weak_beats_strong(weak: Mapping[str, Tensor], strong: Mapping[str, Tensor], epsilons: Sequence[float]) -> list[str]:
-    """Where an attack without gradients does better than all with them.
+    """Return a message for each budget at which an attack without gradients beats all attacks with gradients (EP004).
 
     Args:
-        weak: accuracies of each such attack, one per epsilon.
-        strong: those of the others.
-        epsilons: in the same order.
+        weak: Accuracies of each attack without gradients, shape ``[epsilons]``.
+        strong: Accuracies of the other attacks, likewise.
+        epsilons: Budgets, in the same order.
     """
     if not weak or not strong:
         return []
     best = torch.stack(list(strong.values())).amin(dim=0)
     return [
-        f"{name} beats all attacks that use gradients at epsilon {epsilon:g}: {float(found):.1%} against {float(least):.1%}"
+        f"{name} beats all attacks that use gradients at epsilon {epsilon:g}: accuracy {float(accuracy):.1%} against "
+        f"{float(lowest):.1%}"
         for name, accuracies in weak.items()
-        for epsilon, found, least in zip(epsilons, accuracies, best, strict=True)
-        if found < least
+        for epsilon, accuracy, lowest in zip(epsilons, accuracies, best, strict=True)
+        if accuracy < lowest
     ]
 
 
 def rising_accuracy(accuracies: Mapping[str, Tensor], epsilons: Sequence[float]) -> list[str]:
-    """Where an attack does worse with a larger budget, which could have been spent on the same flips.
+    """Return a message for each attack that is weaker with a larger budget, which allows the same flips (EP005).
 
     Args:
-        accuracies: of each attack, one per epsilon.
-        epsilons: in the same order.
+        accuracies: Accuracies of each attack, shape ``[epsilons]``.
+        epsilons: Budgets, in the same order.
     """
-    found = []
+    messages = []
     order = sorted(range(len(epsilons)), key=lambda i: epsilons[i])
     for name, values in accuracies.items():
         for small, large in pairwise(order):
             if values[large] > values[small]:
-                found.append(
-                    f"{name} does worse with a larger budget: {float(values[small]):.1%} at epsilon {epsilons[small]:g}, "
-                    f"{float(values[large]):.1%} at {epsilons[large]:g}"
+                messages.append(
+                    f"{name} is weaker with a larger budget: accuracy {float(values[small]):.1%} at epsilon "
+                    f"{epsilons[small]:g}, {float(values[large]):.1%} at epsilon {epsilons[large]:g}"
                 )
-    return found
+    return messages
 
 
 def transfer_beats_adaptive(transfer: Tensor, adaptive: Tensor, epsilons: Sequence[float]) -> list[str]:
-    """Where flips found on another model do better than all found on the model itself."""
+    """Return a message for each budget at which transferred flips beat all flips found on the model itself (EP006).
+
+    Args:
+        transfer: Accuracies under the transferred flips, shape ``[epsilons]``.
+        adaptive: Lowest accuracies under attacks on the model itself, likewise.
+        epsilons: Budgets, in the same order.
+    """
     return [
-        f"flips found on another model beat all found on this one at epsilon {epsilon:g}: {float(found):.1%} against "
-        f"{float(least):.1%}; its gradients mislead"
-        for epsilon, found, least in zip(epsilons, transfer, adaptive, strict=True)
-        if found < least
+        f"flips transferred from another model beat all flips found on this model at epsilon {epsilon:g}: accuracy "
+        f"{float(accuracy):.1%} against {float(lowest):.1%}. The model's gradients mislead attacks"
+        for epsilon, accuracy, lowest in zip(epsilons, transfer, adaptive, strict=True)
+        if accuracy < lowest
     ]

@@ -1,4 +1,4 @@
-"""Accuracy on the graph as it is."""
+"""Accuracy on the clean graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgeproof.splits import Split
 
 
 def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
-    """Share of ``nodes`` that ``model`` classifies correctly on the unchanged graph.
+    """Return the fraction of ``nodes`` that ``model`` classifies correctly on the clean graph.
 
     >>> from edgeproof import datasets, models, splits
     >>> split = splits.inductive(datasets.load("csbm"))
@@ -26,7 +26,7 @@ def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
 
 
 def clean_scores(model: nn.Module, split: Split) -> tuple[Score, ...]:
-    """Clean accuracy of a split's three parts, each in the graph of its own stage."""
+    """Return the clean accuracy on the train, validation and test nodes, each on the graph of its own view."""
     views = {"train": split.train, "val": split.val, "test": split.test}
     return tuple(
         Score(name, "clean", 0.0, clean_accuracy(model, view.data, view.nodes)) for name, view in views.items()

@@ -1,4 +1,4 @@
-"""A second model that imitates the first, to see whether attacks carry over from it."""
+"""Surrogate models for transfer attacks."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from edgeproof.models import GCN, build, graph_of
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 _EPOCHS = 100
 
 
-def imitate(model: nn.Module, data: Data, *, seed: int) -> GCN:
-    """A GCN taught to answer as ``model`` does on the clean graph.
+def fit_surrogate(model: nn.Module, data: Data, *, seed: int) -> GCN:
+    """Fit a GCN to the predictions of ``model`` on the clean graph.
 
-    A model that hides its gradients falls to an attack on its imitation more easily than to one on itself.
+    Flips found on the surrogate often transfer to ``model`` where its own gradients vanish or mislead.
+
+    Args:
+        model: Model to imitate.
+        data: Clean graph.
+        seed: Seed of the initial parameters.
     """
     logits = predict(model, data)
-    answers = logits.argmax(dim=1)
-    student = build("GCN", data.x.size(1), logits.size(1), seed=seed).to(data.x.device, data.x.dtype)
-    assert isinstance(student, GCN)
-    optimizer = torch.optim.Adam(student.parameters(), lr=0.01, weight_decay=1e-3)
-    graph = graph_of(student, data)
-    # Without dropout, so that nothing is random but the initial parameters.
-    student.eval()
+    predictions = logits.argmax(dim=1)
+    surrogate = build("GCN", data.x.size(1), logits.size(1), seed=seed).to(data.x.device, data.x.dtype)
+    assert isinstance(surrogate, GCN)
+    optimizer = torch.optim.Adam(surrogate.parameters(), lr=0.01, weight_decay=1e-3)
+    graph = graph_of(surrogate, data)
+    # Without dropout, only the initial parameters are random.
+    surrogate.eval()
     with torch.enable_grad():
         for _ in range(_EPOCHS):
             optimizer.zero_grad()
-            F.cross_entropy(student(data.x, graph), answers).backward()
+            F.cross_entropy(surrogate(data.x, graph), predictions).backward()
             optimizer.step()
-    return student
+    return surrogate

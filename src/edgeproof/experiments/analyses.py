@@ -125,8 +125,8 @@ def _count(result: AttackResult, graph: Data) -> list[list[int]]:
     """Return rows of degree, adversarial edges, misclassified nodes, robust nodes."""
     nodes = attacked_degrees(result, graph)
     pairs = torch.stack([nodes.degree, nodes.flips], dim=1)
-    fell, stands = (Counter(map(tuple, pairs[mask].tolist())) for mask in (nodes.fell, nodes.stands))
-    return [[*pair, fell[pair], stands[pair]] for pair in sorted({*fell, *stands})]
+    misclassified, robust = (Counter(map(tuple, pairs[mask].tolist())) for mask in (nodes.misclassified, nodes.robust))
+    return [[*pair, misclassified[pair], robust[pair]] for pair in sorted({*misclassified, *robust})]
 
 
 @register("margins")

@@ -35,7 +35,7 @@ def available() -> list[str]:
 
 def is_local(dataset: DatasetSpec) -> bool:
     """Whether the graph can be loaded without a download."""
-    return dataset.is_file or dataset.name == STAND_IN or datasets.at_hand(dataset.name)
+    return dataset.is_file or dataset.name == STAND_IN or datasets.is_local(dataset.name)
 
 
 def check_dataset(dataset: DatasetSpec) -> None:

@@ -14,8 +14,8 @@ from edgeproof._names import unknown_name
 from edgeproof.attacks import available
 from edgeproof.attacks.base import AttackResult
 from edgeproof.budget import Budget, check_count, check_epsilon, check_factor
-from edgeproof.certificates import Certificate, ClassCounts, Share, SparseSmoothing, join
-from edgeproof.certificates.sparse_smoothing import check_alpha, known_labels
+from edgeproof.certificates import Certificate, ClassCounts, CountsPart, SparseSmoothing, join_parts
+from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
 from edgeproof.evaluation import clean_accuracy, evaluate
 from edgeproof.experiments.identity import non_default
 from edgeproof.experiments.schema import are_numbers, check_accuracies, require
@@ -192,15 +192,15 @@ class CertifiedAccuracy(Measurement):
         """Number of tasks to divide the samples into, with at least ``min_samples`` each."""
         return max(1, min(MAX_PARTS, self.samples // min_samples))
 
-    def count_part(self, model: nn.Module, split: Split, seed: int, part: int, parts: int) -> Share:
+    def count_part(self, model: nn.Module, split: Split, seed: int, part: int, parts: int) -> CountsPart:
         """Count classes over one part of the samples."""
         given = (model, split.test.data, split.test.nodes, part, parts, self.samples, seed)
-        return self.smoothing.vote_share(*given, choosing_samples=self.choosing_samples)
+        return self.smoothing.sample_part(*given, choosing_samples=self.choosing_samples)
 
-    def combine(self, parts: Sequence[Share], split: Split) -> dict[str, Any]:
+    def combine(self, parts: Sequence[CountsPart], split: Split) -> dict[str, Any]:
         """Return from all parts what :meth:`measure` would."""
-        labels = known_labels(split.test.data, split.test.nodes)
-        return _certified(self.smoothing.decide(join(parts), self.alpha, labels=labels))
+        labels = node_labels(split.test.data, split.test.nodes)
+        return _certified(self.smoothing.certify_counts(join_parts(parts), self.alpha, labels=labels))
 
     @staticmethod
     def is_checkpoint(path: Path) -> None:

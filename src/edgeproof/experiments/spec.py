@@ -18,8 +18,8 @@ from edgeproof.attacks import Attack
 from edgeproof.experiments.identity import VERSION, key_of, non_default, plain, without_empty
 from edgeproof.splits import PROTOCOLS, Split
 from edgeproof.training import Preset, Threat, TrainConfig
-from edgeproof.training.adversarial import check_threatened, make_threat
-from edgeproof.training.presets import configure
+from edgeproof.training.adversarial import make_threat
+from edgeproof.training.config import check_threat_settings, configure
 
 Settings = tuple[tuple[str, Any], ...]
 SPLIT_KINDS = ("inductive", "transductive", "provided")
@@ -319,7 +319,7 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
     preset = configure(training.preset, dict(training.config))  # type: ignore[arg-type]
     attack = None if training.attack is None else training.attack.build()
     threat = make_threat(attack, training.epsilon, training.local, training.count, preset.threat)
-    check_threatened(preset.config, threat)
+    check_threat_settings(preset.config, threat)
     self_training = preset.self_training if training.self_training is None else training.self_training
     check_bool(self_training=self_training)
     label_preset = configure(replace(preset, threat=None), dict(training.label_config))  # type: ignore[arg-type]

@@ -154,7 +154,7 @@ class Store:
             identity: Identity of the certificate.
             model: Digest of the model.
         """
-        return self.root / "models" / f"{key_of(identity)}.{model}.votes"
+        return self.root / "models" / f"{key_of(identity)}.{model}.counts"
 
     def get(self, identity: Mapping[str, Any]) -> Record | None:
         """Return the result with this identity, or None if there is none that can be used."""
@@ -198,6 +198,10 @@ class Store:
             for path in loose:
                 path.unlink()
         return len(loose), len(groups)
+
+    def packed_records(self, path: Path) -> list[Record]:
+        """Return the usable results of one packed file of this store, in the order of their keys."""
+        return list(self._read_packed(path).values())
 
     def _loose_paths(self) -> list[Path]:
         return sorted(self.root.glob("*.json"))

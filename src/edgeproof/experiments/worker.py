@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from edgeproof._files import replacing
 from edgeproof._warnings import warn
 from edgeproof.analysis import Coefficients
-from edgeproof.certificates import Share
+from edgeproof.certificates import CountsPart
 from edgeproof.evaluation.result import describe_environment
 from edgeproof.experiments.analyses import DiffusionMatrix, LearnedFilter
 from edgeproof.experiments.execute import Factory, make_split, model_from_bytes, model_to_bytes, train_run
@@ -153,7 +153,7 @@ class CountedPart:
         seconds: Run time.
     """
 
-    part: Share
+    part: CountsPart
     environment: dict[str, Any]
     seconds: float
 

@@ -1,1 +1,1 @@
-"""Kernels: one backend a module, chosen by :mod:`~edgeproof.kernels.dispatch`."""
+"""Compute kernels, one backend per module; :mod:`~edgeproof.kernels.dispatch` selects the backend of each call."""

@@ -1,14 +1,14 @@
-"""Triton programs that change a sparse matrix without asking the host. Importing this needs triton."""
+"""Triton kernels that modify a sparse matrix without a host-device sync. Importing this module needs triton."""
 # mypy: ignore-errors
 
 import triton
 import triton.language as tl
 
 
-# Compiling takes seconds; sizes that it would be repeated for make no difference.
+# Specializing on sizes would only repeat the compilation, which takes seconds.
 @triton.jit(do_not_specialize=["pairs"])
 def count_ends(u, v, count, pairs, PART: tl.constexpr):
-    """count[node] += how many of the pairs end there."""
+    """count[node] += number of pairs with that node."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < pairs
     tl.atomic_add(count + tl.load(u + e, mask=present, other=0), 1, mask=present, sem="relaxed")
@@ -16,20 +16,20 @@ def count_ends(u, v, count, pairs, PART: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["pairs"])
-def list_ends(u, v, count, begin, sender, place, pairs, PART: tl.constexpr):
-    """The other end of every pair in the list of each of its ends, in no order, and the place that it comes from.
+def list_ends(u, v, count, begin, partner, position, pairs, PART: tl.constexpr):
+    """Write, for each node, the list of its partners in the pairs and their positions, in any order.
 
-    Lists begin where ``begin`` says; ``count`` counts down what is still to come.
+    The list of a node starts at ``begin[node]``; ``count[node]`` is decremented for each element written.
     """
     own = tl.program_id(0) * PART + tl.arange(0, PART)
     present = own < 2 * pairs
     i = tl.where(own < pairs, own, own - pairs)
-    one, two = tl.load(u + i, mask=present, other=0), tl.load(v + i, mask=present, other=0)
-    receiver = tl.where(own < pairs, one, two)
-    left = tl.atomic_add(count + receiver, -1, mask=present, sem="relaxed")
-    slot = tl.load(begin + receiver, mask=present, other=0) + left - 1
-    tl.store(sender + slot, tl.where(own < pairs, two, one), mask=present)
-    tl.store(place + slot, own, mask=present)
+    i_u, i_v = tl.load(u + i, mask=present, other=0), tl.load(v + i, mask=present, other=0)
+    node = tl.where(own < pairs, i_u, i_v)
+    left = tl.atomic_add(count + node, -1, mask=present, sem="relaxed")
+    slot = tl.load(begin + node, mask=present, other=0) + left - 1
+    tl.store(partner + slot, tl.where(own < pairs, i_v, i_u), mask=present)
+    tl.store(position + slot, own, mask=present)
 
 
 @triton.jit(do_not_specialize=["nodes", "entries", "pairs"])
@@ -43,8 +43,8 @@ def insert_pairs(
     v,
     flip,
     begin,
-    listed_sender,
-    listed_place,
+    listed_partner,
+    listed_position,
     new_rowptr,
     new_col,
     new_weight,
@@ -55,20 +55,20 @@ def insert_pairs(
     OWN: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Pairs put in both directions into sorted rows; a few new entries, old entries or rows per program.
+    """Insert pairs in both directions into sorted rows; OWN new entries, old entries or rows per program.
 
-    Nothing is sorted: each counts the new ones of its row that come before it, of equal ones those at an earlier place.
+    Nothing is sorted: each entry counts the new entries of its row before it; ties go to the earlier position.
     """
     own = tl.program_id(0) * OWN + tl.arange(0, OWN)
     is_new = own < 2 * pairs
     is_old = (own >= 2 * pairs) & (own < 2 * pairs + entries)
     is_row = (own >= 2 * pairs + entries) & (own <= 2 * pairs + entries + nodes)
     i = tl.where(own < pairs, own, own - pairs)
-    one, two = tl.load(u + i, mask=is_new, other=0), tl.load(v + i, mask=is_new, other=0)
+    i_u, i_v = tl.load(u + i, mask=is_new, other=0), tl.load(v + i, mask=is_new, other=0)
     old = own - 2 * pairs
     old_key = tl.load(key + old, mask=is_old, other=0)
-    row = tl.where(is_new, tl.where(own < pairs, one, two), tl.where(is_old, old_key // nodes, old - entries))
-    mine = tl.where(is_new, tl.where(own < pairs, two, one), old_key % nodes)
+    row = tl.where(is_new, tl.where(own < pairs, i_u, i_v), tl.where(is_old, old_key // nodes, old - entries))
+    own_col = tl.where(is_new, tl.where(own < pairs, i_v, i_u), old_key % nodes)
 
     first = tl.load(begin + row, mask=is_new | is_old | is_row, other=0)
     last = tl.load(begin + row + 1, mask=is_new | is_old, other=0)
@@ -77,30 +77,32 @@ def insert_pairs(
     for start in range(0, tl.max(last - first), CHUNK):
         k = first[:, None] + start + tl.arange(0, CHUNK)[None, :]
         listed = k < last[:, None]
-        sender = tl.load(listed_sender + k, mask=listed, other=0)
-        place = tl.load(listed_place + k, mask=listed, other=0)
-        equal = listed & (sender == mine[:, None])
-        earlier = equal & (place < own[:, None])
-        before += tl.sum((earlier | (listed & (sender < mine[:, None]))).to(tl.int32), axis=1)
+        partner = tl.load(listed_partner + k, mask=listed, other=0)
+        position = tl.load(listed_position + k, mask=listed, other=0)
+        equal = listed & (partner == own_col[:, None])
+        earlier = equal & (position < own[:, None])
+        before += tl.sum((earlier | (listed & (partner < own_col[:, None]))).to(tl.int32), axis=1)
         changes = equal & is_old[:, None]
-        same += tl.sum(tl.load(flip + tl.where(place < pairs, place, place - pairs), mask=changes, other=0.0), axis=1)
+        same += tl.sum(
+            tl.load(flip + tl.where(position < pairs, position, position - pairs), mask=changes, other=0.0), axis=1
+        )
     before += first
 
-    # A new entry: where it goes among the old ones of its row.
+    # Binary search for the position of a new entry among the old ones of its row.
     low = tl.load(rowptr + row, mask=is_new, other=0)
     end = tl.load(rowptr + row + 1, mask=is_new, other=0)
     high = end
     while tl.max(high - low) > 0:
         middle = (low + high) // 2
-        below = tl.load(col + middle, mask=low < high, other=0) < mine
+        below = tl.load(col + middle, mask=low < high, other=0) < own_col
         low, high = tl.where((low < high) & below, middle + 1, low), tl.where((low < high) & (below == 0), middle, high)
-    known = tl.load(col + low, mask=is_new & (low < end), other=-1) == mine
-    added = tl.where(known, 0.0, tl.load(flip + i, mask=is_new, other=0.0))
-    tl.store(new_col + low + before, mine, mask=is_new)
+    exists = tl.load(col + low, mask=is_new & (low < end), other=-1) == own_col
+    added = tl.where(exists, 0.0, tl.load(flip + i, mask=is_new, other=0.0))
+    tl.store(new_col + low + before, own_col, mask=is_new)
     tl.store(new_weight + low + before, added, mask=is_new)
 
-    tl.store(new_col + old + before, mine, mask=is_old)
-    # Of several entries at one place the first is changed.
+    tl.store(new_col + old + before, own_col, mask=is_old)
+    # Of several entries with the same key only the first is changed.
     is_first = tl.load(key + old - 1, mask=is_old & (old > 0), other=-1) != old_key
     changed = tl.load(weight + old, mask=is_old, other=0.0) - tl.where(is_first, same, 0.0)
     tl.store(new_weight + old + before, changed, mask=is_old)
@@ -111,7 +113,7 @@ def insert_pairs(
 
 @triton.jit(do_not_specialize=["rows"])
 def inverse_roots(rowptr, weight, scale, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
-    """scale[row] = 1 / sqrt(sum of the row's weights), 0 if it has none; a few rows per program."""
+    """scale[row] = 1 / sqrt(sum of the row's weights), or 0 if the sum is 0; ROWS rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
@@ -138,11 +140,11 @@ def scaled(
     ROWS: tl.constexpr,
     ENTRIES: tl.constexpr,
 ):
-    """out = scale[row] * weight * scale[col] of each entry; a few rows per program."""
+    """out = scale[row] * weight * scale[col] of each entry; ROWS rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
-    of_row = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
+    row_scale = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
     loop = tl.load(diagonal + row, mask=row < rows, other=0)[:, None]
     for first in range(0, tl.max(end - start), ENTRIES):
         e = start[:, None] + first + tl.arange(0, ENTRIES)[None, :]
@@ -151,7 +153,7 @@ def scaled(
         w = tl.load(weight + e, mask=inside, other=0.0)
         if SELF_LOOPS:
             w += tl.where(e == loop, 1.0, 0.0)
-        tl.store(out + e, of_row * w * tl.load(scale + j, mask=inside, other=0.0), mask=inside)
+        tl.store(out + e, row_scale * w * tl.load(scale + j, mask=inside, other=0.0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["count", "nodes"])
@@ -168,10 +170,10 @@ def table_at(table, node, u, v, out, count, nodes, PART: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["count", "capacity"])
-def compact(there, up_to, number, flip, kept_number, kept_flip, count, capacity, PART: tl.constexpr):
-    """Each item that is there to the place that its rank gives it, as far as there is room."""
+def compact(mask, rank, index, flip, out_index, out_flip, count, capacity, PART: tl.constexpr):
+    """Copy each masked item to the position given by its rank, up to the capacity."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
-    place = tl.load(up_to + e, mask=e < count, other=0) - 1
-    kept = (tl.load(there + e, mask=e < count, other=0) != 0) & (place < capacity)
-    tl.store(kept_number + place, tl.load(number + e, mask=kept, other=0), mask=kept)
-    tl.store(kept_flip + place, tl.load(flip + e, mask=kept, other=0.0), mask=kept)
+    position = tl.load(rank + e, mask=e < count, other=0) - 1
+    kept = (tl.load(mask + e, mask=e < count, other=0) != 0) & (position < capacity)
+    tl.store(out_index + position, tl.load(index + e, mask=kept, other=0), mask=kept)
+    tl.store(out_flip + position, tl.load(flip + e, mask=kept, other=0.0), mask=kept)

@@ -1,4 +1,4 @@
-"""Triton programs behind :mod:`~edgeproof.kernels.triton_gpu`. Importing this needs triton."""
+"""Triton kernels for products, pair scores, thresholds and pair indices. Importing this module needs triton."""
 # mypy: ignore-errors
 
 import triton
@@ -18,9 +18,9 @@ def spmm(
     ENTRIES: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """out[row] = sum over the row's entries of weight * x[col], a few rows and a group of channels per program.
+    """out[row] = sum over the row's entries of weight * x[col]; ROWS rows and CHANNELS channels per program.
 
-    Places in ``x`` are counted in the type of ``col``.
+    Offsets into ``x`` have the dtype of ``col``.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     c = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
@@ -32,18 +32,18 @@ def spmm(
         inside = e < end[:, None]
         j = tl.load(col + e, mask=inside, other=0)
         w = tl.load(weight + e, mask=inside, other=0.0)
-        said = tl.load(
+        gathered = tl.load(
             x + j[:, :, None] * channels + c[None, None, :],
             mask=inside[:, :, None] & (c < channels)[None, None, :],
             other=0.0,
         )
-        total += tl.sum(said * w[:, :, None], axis=1)
+        total += tl.sum(gathered * w[:, :, None], axis=1)
     tl.store(out + row[:, None] * channels + c[None, :], total, mask=(row < rows)[:, None] & (c < channels)[None, :])
 
 
 @triton.jit
 def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[e] = a[left[e]] . b[right[e]], a group of pairs per program."""
+    """out[e] = a[left[e]] . b[right[e]]; PAIRS pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     present = e < count
     i = tl.load(left + e, mask=present, other=0).to(tl.int64)
@@ -67,14 +67,14 @@ def normalized_terms(
     scale,
     joined_b,
     joined_h,
-    blame,
+    dots,
     rows,
     channels,
     width,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """joined_b = scale b, joined_h = scale h, in rows of ``width``; blame += b . out + grad_x . h; a few rows per program."""
+    """joined_b = scale b, joined_h = scale h, in rows of ``width``; dots += b . out + grad_x . h; ROWS rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     s = tl.load(scale + row, mask=row < rows, other=0.0)[:, None]
     total = tl.zeros([ROWS, CHANNELS], dtype=joined_b.dtype.element_ty)
@@ -82,18 +82,18 @@ def normalized_terms(
         c = start + tl.arange(0, CHANNELS)
         inside = (row < rows)[:, None] & (c < channels)[None, :]
         read, written = row[:, None] * channels + c[None, :], row[:, None] * width + c[None, :]
-        one, two = tl.load(b + read, mask=inside, other=0.0), tl.load(h + read, mask=inside, other=0.0)
-        total += one * tl.load(out + read, mask=inside, other=0.0)
-        total += two * tl.load(grad_x + read, mask=inside, other=0.0)
-        tl.store(joined_b + written, s * one, mask=inside)
-        tl.store(joined_h + written, s * two, mask=inside)
-    before = tl.load(blame + row, mask=row < rows, other=0.0)
-    tl.store(blame + row, before + tl.sum(total, axis=1), mask=row < rows)
+        b_tile, h_tile = tl.load(b + read, mask=inside, other=0.0), tl.load(h + read, mask=inside, other=0.0)
+        total += b_tile * tl.load(out + read, mask=inside, other=0.0)
+        total += h_tile * tl.load(grad_x + read, mask=inside, other=0.0)
+        tl.store(joined_b + written, s * b_tile, mask=inside)
+        tl.store(joined_h + written, s * h_tile, mask=inside)
+    before = tl.load(dots + row, mask=row < rows, other=0.0)
+    tl.store(dots + row, before + tl.sum(total, axis=1), mask=row < rows)
 
 
 @triton.jit
 def pair_scores(b, h, node, u, v, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v], a group of pairs per program."""
+    """out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v]; PAIRS pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     present = e < count
     i = tl.load(u + e, mask=present, other=0).to(tl.int64)
@@ -118,7 +118,7 @@ def pairs_above(
     h_norm,
     threshold,
     slack,
-    found,
+    num_found,
     capacity,
     keys,
     nodes,
@@ -130,12 +130,12 @@ def pairs_above(
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Keys of all pairs u < v whose score may exceed the threshold; a tile of the matrix of all pairs per program.
+    """Append the keys of all pairs u < v whose score may exceed the threshold; one tile of all pairs per program.
 
-    The score is b[u] . h[v] + h[u] . b[v] + node[u] + node[v] with left = [b, h] and right = [h, b]. Each of the two
-    products is known up to slack times the product of its norms.
+    The score is b[u] . h[v] + h[u] . b[v] + node[u] + node[v] with left = [b, h] and right = [h, b]. The rounding error of
+    each of the two products is at most slack times the product of its norms.
     """
-    # Tiles in groups of rows, so that the tiles in flight share their operands in the cache.
+    # Tiles are processed in groups of rows, so that concurrent tiles share their operands in the cache.
     program = tl.program_id(0)
     per_group = GROUP * tiles
     group = program // per_group
@@ -152,32 +152,32 @@ def pairs_above(
     for start in range(0, channels, CHANNELS):
         c = start + tl.arange(0, CHANNELS)
         c_in = c < channels
-        one = tl.load(left + row_at[:, None] + c[None, :], mask=row_in[:, None] & c_in[None, :], other=0.0)
-        two = tl.load(right + col_at[None, :] + c[:, None], mask=c_in[:, None] & col_in[None, :], other=0.0)
-        score = tl.dot(one, two, score, input_precision=PRECISION)
+        left_tile = tl.load(left + row_at[:, None] + c[None, :], mask=row_in[:, None] & c_in[None, :], other=0.0)
+        right_tile = tl.load(right + col_at[None, :] + c[:, None], mask=c_in[:, None] & col_in[None, :], other=0.0)
+        score = tl.dot(left_tile, right_tile, score, input_precision=PRECISION)
     score += tl.load(node + row, mask=row_in, other=0.0)[:, None] + tl.load(node + col, mask=col_in, other=0.0)[None, :]
     row_b, row_h = tl.load(b_norm + row, mask=row_in, other=0.0), tl.load(h_norm + row, mask=row_in, other=0.0)
     col_b, col_h = tl.load(b_norm + col, mask=col_in, other=0.0), tl.load(h_norm + col, mask=col_in, other=0.0)
-    reach = row_b[:, None] * col_h[None, :] + row_h[:, None] * col_b[None, :]
-    good = (
-        (score + slack * reach > tl.load(threshold)) & (row[:, None] < col[None, :]) & row_in[:, None] & col_in[None, :]
+    norms = row_b[:, None] * col_h[None, :] + row_h[:, None] * col_b[None, :]
+    exceeds = (
+        (score + slack * norms > tl.load(threshold)) & (row[:, None] < col[None, :]) & row_in[:, None] & col_in[None, :]
     )
-    count = tl.sum(good.to(tl.int64))
+    count = tl.sum(exceeds.to(tl.int64))
     if count > 0:
-        place = tl.atomic_add(found, count)
-        taken = tl.reshape(good.to(tl.int32), [ROWS * COLS])
+        begin = tl.atomic_add(num_found, count)
+        flags = tl.reshape(exceeds.to(tl.int32), [ROWS * COLS])
         key = tl.reshape(row[:, None].to(tl.int64) * nodes + col[None, :], [ROWS * COLS])
-        slot = place + tl.cumsum(taken, axis=0) - 1
-        tl.store(keys + slot, key, mask=(taken > 0) & (slot < capacity))
+        slot = begin + tl.cumsum(flags, axis=0) - 1
+        tl.store(keys + slot, key, mask=(flags > 0) & (slot < capacity))
 
 
 @triton.jit
 def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.constexpr, THRESHOLDS: tl.constexpr):
-    """sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over one part of the values."""
+    """sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over PART values."""
     part = tl.program_id(0)
     t = tl.arange(0, THRESHOLDS)
     threshold = tl.load(thresholds + t).to(values.dtype.element_ty)
-    # Added up across threads only once, at the end.
+    # The reduction across threads runs only once, at the end.
     total = tl.zeros([STEP, THRESHOLDS], dtype=values.dtype.element_ty)
     for start in range(0, PART, STEP):
         e = part * PART + start + tl.arange(0, STEP)
@@ -188,7 +188,7 @@ def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.c
 
 @triton.jit
 def bracket_threshold(sums, thresholds, budget, divided, ends, parts, ROWS: tl.constexpr, THRESHOLDS: tl.constexpr):
-    """Add up the parts; find the two thresholds between which the sum falls to the budget, and divide what lies between."""
+    """Add the partial sums, bracket the threshold at which the total falls to the budget, and divide the bracket."""
     t = tl.arange(0, THRESHOLDS)
     total = tl.zeros([THRESHOLDS], dtype=tl.float64)
     for start in range(0, parts, ROWS):
@@ -209,17 +209,17 @@ def bracket_threshold(sums, thresholds, budget, divided, ends, parts, ROWS: tl.c
 
 @triton.jit(do_not_specialize=["count"])
 def apply_threshold(values, ends, budget, largest, out, count, LARGE: tl.constexpr, PART: tl.constexpr):
-    """out = min(max(value - threshold, 0), 1), where the sum, linear between the two ends, falls to the budget."""
+    """out = min(max(value - threshold, 0), 1), with the threshold interpolated linearly inside the bracket."""
     low, high = tl.load(ends), tl.load(ends + 1)
-    most, least = tl.load(ends + 2), tl.load(ends + 3)
-    beyond, fall = most - tl.load(budget), most - least
-    share = tl.where(fall > 0, beyond / tl.where(fall > 0, fall, 1.0), 1.0)
-    threshold = tl.where(beyond <= 0, low, low + tl.minimum(tl.maximum(share, 0.0), 1.0) * (high - low))
+    sum_at_low, sum_at_high = tl.load(ends + 2), tl.load(ends + 3)
+    beyond, fall = sum_at_low - tl.load(budget), sum_at_low - sum_at_high
+    fraction = tl.where(fall > 0, beyond / tl.where(fall > 0, fall, 1.0), 1.0)
+    threshold = tl.where(beyond <= 0, low, low + tl.minimum(tl.maximum(fraction, 0.0), 1.0) * (high - low))
     if values.dtype.element_ty == tl.float32:
-        near = threshold.to(tl.float32)
-        # The next number: a threshold is not negative.
-        next_one = (near.to(tl.int32, bitcast=True) + 1).to(tl.float32, bitcast=True)
-        up = tl.where(near.to(tl.float64) < threshold, next_one, near).to(tl.float64)
+        rounded = threshold.to(tl.float32)
+        # Incrementing the bits gives the next larger float, because a threshold is not negative.
+        successor = (rounded.to(tl.int32, bitcast=True) + 1).to(tl.float32, bitcast=True)
+        up = tl.where(rounded.to(tl.float64) < threshold, successor, rounded).to(tl.float64)
         threshold = tl.where(tl.load(largest) > LARGE, threshold, up)
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     value = tl.load(values + e, mask=e < count, other=0.0).to(tl.float64) - threshold
@@ -228,18 +228,18 @@ def apply_threshold(values, ends, budget, largest, out, count, LARGE: tl.constex
 
 
 @triton.jit
-def unrank_pairs(number, n, u, v, count, PART: tl.constexpr):
-    """The two ends of numbered pairs."""
+def unrank_pairs(index, n, u, v, count, PART: tl.constexpr):
+    """u[e], v[e] = the two nodes of the pair index[e]."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < count
-    i, j = unrank(tl.load(number + e, mask=present, other=0), n)
+    i, j = unrank(tl.load(index + e, mask=present, other=0), n)
     tl.store(u + e, i, mask=present)
     tl.store(v + e, j, mask=present)
 
 
 @triton.jit
 def unrank(c, n):
-    """The two ends of the pair of number c: row i starts at number i (2 n - i - 1) / 2."""
+    """Return the two nodes of the pair with index c: row i starts at index i (2 n - i - 1) / 2."""
     half = tl.full([], 0, tl.float64) + n - 0.5
     root = tl.sqrt(tl.maximum(half * half - 2.0 * c.to(tl.float64), 0.0))
     i = (half - root).to(tl.int64)

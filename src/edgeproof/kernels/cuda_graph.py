@@ -1,7 +1,7 @@
-"""Record a function as a CUDA graph.
+"""Record functions as CUDA graphs.
 
-On small inputs a GPU finishes each kernel before the host has launched the next one. A recorded function is replayed as a
-whole, without the host.
+On small inputs a GPU finishes each kernel before the host launches the next one. A CUDA graph launches all kernels of a
+function at once.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ Result = TypeVar("Result")
 def record(
     run: Callable[[], Result], device: torch.device, generator: torch.Generator | None = None, *, warm: bool = False
 ) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """Record a function without arguments, and give back what its replays will write over.
+    """Record a function without arguments as a CUDA graph.
 
     Args:
-        run: the function; it must not look at values on the host.
-        device: the GPU.
-        generator: what it draws random numbers from, if it does.
-        warm: whether one like it has been recorded before: one trial run is enough then.
+        run: Function to record. It must not need a host-device sync.
+        device: GPU.
+        generator: Generator that the function draws from, if any.
+        warm: Whether a similar function has been recorded before, so that one warm-up run is enough.
+
+    Returns:
+        The graph; and the result of the function, whose tensors every replay overwrites.
     """
-    # If an earlier recording were thrown away in the meantime, its memory would be freed, and this one spoilt.
+    # Garbage collection of an earlier graph during the capture would free its memory and invalidate this one.
     collecting = gc.isenabled()
     gc.disable()
     try:
         with torch.cuda.device(device):
-            # What runs for the first time allocates and compiles, which must not be recorded.
-            aside = _side_stream(device)
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
+            # First runs allocate memory and compile kernels, which must not be captured.
+            side = _side_stream(device)
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
                 for _ in range(1 if warm else 3):
                     run()
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             if generator is not None:
                 graph.register_generator_state(generator)
@@ -51,19 +54,19 @@ def record(
 
 def _capture(graph: torch.cuda.CUDAGraph, run: Callable[[], Result], generator: torch.Generator | None) -> Result:
     default = torch.cuda.default_generators[torch.cuda.current_device()]
-    drawn_from = [default] if generator is None else [default, generator]
-    before = [one.clone_state() for one in drawn_from]
+    generators = [default] if generator is None else [default, generator]
+    states = [each.clone_state() for each in generators]
     try:
         with torch.cuda.graph(graph):
             return run()
     except RuntimeError:
-        # A recording that fails leaves them as if it still went on: nothing could draw from them any more.
-        for one, state in zip(drawn_from, before, strict=True):
-            one.graphsafe_set_state(state)
+        # A failed capture leaves the generators in capture mode, in which nothing else can draw from them.
+        for each, state in zip(generators, states, strict=True):
+            each.graphsafe_set_state(state)
         raise
 
 
 @lru_cache
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all: cuBLAS keeps a workspace for every stream that it has ever seen."""
+    """Return one stream per device: cuBLAS keeps a workspace for every stream it has used."""
     return torch.cuda.Stream(device)

@@ -1,4 +1,7 @@
-"""The kernels in plain torch: always available, on any device, and the definition of correct."""
+"""Kernels in plain torch: available on any device, and the definition of correct.
+
+The kernels on pairs, thresholds, greedy selection and sampling are in the ``reference_*`` modules next to this one.
+"""
 
 from __future__ import annotations
 
@@ -8,51 +11,90 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from edgeproof.kernels import _plain_projections as projections
+from edgeproof.kernels.reference_greedy import take_largest
+from edgeproof.kernels.reference_pairs import (
+    gathered_dot,
+    pair_scores,
+    pairs_above,
+    score_tile,
+    table_at,
+    unrank_pairs,
+)
+from edgeproof.kernels.reference_sampling import sample_graphs
+from edgeproof.kernels.reference_thresholds import apply_threshold, bracket_threshold
+
+__all__ = [
+    "FEW_ENTRIES",
+    "FEW_NUMBERS",
+    "apply_threshold",
+    "bracket_threshold",
+    "compact",
+    "gathered_dot",
+    "half_of",
+    "insert_pairs",
+    "is_small",
+    "join",
+    "merge",
+    "name",
+    "normalize",
+    "normalized_terms",
+    "normalized_terms_by",
+    "not_supported_reasons",
+    "pair_scores",
+    "pairs_above",
+    "sample_graphs",
+    "score_tile",
+    "spmm",
+    "summary",
+    "table_at",
+    "take_largest",
+    "unrank_pairs",
+    "weighted_median",
+]
 
 name = "reference"
 summary = "plain torch; any device; float32 and float64"
 
-bracket_threshold = projections.bracket_threshold
-apply_threshold = projections.apply_threshold
-take_largest = projections.take_largest
-
-# Pairs per slice of a gathered dot product: bounds the memory of the gathered rows.
-_SLICE = 1 << 18
-# Entries of a matrix that a GPU is done with before the host has asked for more.
+# Entries up to which a matrix is small: a GPU computes with it faster than the host launches kernels.
 FEW_ENTRIES = 1 << 18
-# Numbers of all calls together that are joined before anything is computed from them.
+# Numbers up to which matrices are concatenated before anything is computed from them.
 FEW_NUMBERS = 1 << 20
-# Units of rounding by which a sum of weights may be wrong.
+# Numbers gathered at once by the weighted median: bounds its memory.
+_GATHERED = 1 << 22
+# Rounding error of a sum of weights, in units of the machine epsilon.
 _ROUNDING = 64
 
-# torch says once a process that CSR tensors are in beta. Their product with a dense matrix is tested here, and
-# a user can do nothing about the message, so it is spent at import.
+# torch warns once per process that CSR tensors are in beta. Users cannot act on it, so it is triggered here and ignored.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1))
 
 
 def not_supported_reasons(tensors: Sequence[Tensor]) -> list[str]:
-    """Why these inputs cannot be served; empty if they can. With no inputs: why this machine cannot."""
-    reasons = []
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
-            reasons.append(f"needs float32 or float64, got {tensor.dtype}")
-    return reasons
+    """Return the reasons why these inputs are not supported, or with no inputs, why this machine is not."""
+    return [
+        f"needs float32 or float64, got {tensor.dtype}"
+        for tensor in tensors
+        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64)
+    ]
 
 
 def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | None = None) -> Tensor:
-    r"""Sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`.
+    r"""Return the sparse-dense product :math:`o_u = \sum_{e \in \mathrm{row}(u)} w_e x_{\mathrm{col}(e)}`.
 
-    ``longest`` is the length of the longest row, where it is known, for backends that choose their way by it.
+    Args:
+        rowptr: Start of each row, shape ``[rows + 1]``.
+        col: Column of each entry, shape ``[entries]``.
+        weight: Weight of each entry, shape ``[entries]``.
+        x: Dense matrix, shape ``[columns, channels]``.
+        longest: Approximate length of the longest row, if known. Affects the speed only.
     """
     if not col.numel():
-        # cuSPARSE refuses a matrix without entries.
+        # cuSPARSE rejects a matrix without entries.
         return x.new_zeros(rowptr.numel() - 1, x.size(1))
     size = (rowptr.numel() - 1, x.size(0))
     if col.numel() > size[0] * size[1]:
-        # cuSPARSE refuses one with more entries than places, which repeated entries make of a very small graph.
+        # cuSPARSE rejects more entries than positions, as repeated edges of a very small graph produce.
         row = torch.arange(size[0], device=col.device).repeat_interleave(rowptr.diff())
         return x.new_zeros(size).index_put_((row, col), weight, accumulate=True) @ x
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False) @ x
@@ -61,67 +103,67 @@ def spmm(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, longest: int | 
 def insert_pairs(
     rowptr: Tensor, col: Tensor, key: Tensor, weight: Tensor, diagonal: Tensor, u: Tensor, v: Tensor, flip: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A sparse square matrix of ones with pairs flipped in part, in both directions; only the pairs are sorted.
+    """Flip pairs partially, in both directions, in a sparse square 0/1 matrix; only the pairs are sorted.
 
-    A pair that has an entry takes its flip from the weight of the first one and gets another of weight 0, so that no size
-    depends on what the pairs are.
+    Every pair adds two entries, so that no shape depends on values. If the matrix already has an entry for a pair, the flip
+    is subtracted from the first such entry, and the new entry gets weight 0.
 
     Args:
-        rowptr: where rows begin, shape ``[nodes + 1]``.
-        col: the column of each entry, ascending in each row, shape ``[entries]``.
-        key: ``row * nodes + col`` of each entry.
-        weight: of each entry.
-        diagonal: where the diagonal's entries stand, shape ``[nodes]``.
-        u: one end of each pair, shape ``[pairs]``.
-        v: its other end.
-        flip: by how much each pair is flipped. A pair may be there again with 0.
+        rowptr: Start of each row, shape ``[nodes + 1]``.
+        col: Column of each entry, ascending within a row, shape ``[entries]``.
+        key: ``row * nodes + col`` of each entry, shape ``[entries]``.
+        weight: Weight of each entry, shape ``[entries]``.
+        diagonal: Positions of the diagonal entries, shape ``[nodes]``.
+        u: First node of each pair, shape ``[pairs]``.
+        v: Second node of each pair, shape ``[pairs]``.
+        flip: Amount by which each pair is flipped, shape ``[pairs]``. Pairs may be repeated with flip 0.
 
     Returns:
-        The first two, the weights and the diagonal's places of the matrix with ``2 * pairs`` more entries.
+        ``rowptr``, ``col``, ``weight`` and ``diagonal`` of the matrix with ``2 * pairs`` more entries.
     """
     n = rowptr.numel() - 1
     new, order = torch.cat([u * n + v, v * n + u]).sort(stable=True)
     flip = torch.cat([flip, flip])[order]
 
-    # Where each new entry goes among the old ones, and whether it is there already.
+    # Position of each new entry among the old ones, and whether an old entry has the same key.
     before = torch.searchsorted(key, new)
     nearest = before.clamp(max=key.numel() - 1)
-    known = key[nearest] == new
-    changed = weight.index_add(0, nearest, torch.where(known, -flip, 0.0))
-    added = torch.where(known, 0.0, flip)
+    exists = key[nearest] == new
+    changed = weight.index_add(0, nearest, torch.where(exists, -flip, 0.0))
+    added = torch.where(exists, 0.0, flip)
 
-    # Entry i moves up by the number of new entries that come before it.
+    # Old entry i moves up by the number of new entries before it.
     entries = torch.arange(key.numel(), device=key.device)
-    old_place = entries + torch.searchsorted(before, entries, right=True)
-    new_place = before + torch.arange(new.numel(), device=key.device)
+    old_position = entries + torch.searchsorted(before, entries, right=True)
+    new_position = before + torch.arange(new.numel(), device=key.device)
     size = (key.numel() + new.numel(),)
-    col = col.new_empty(size).scatter_(0, old_place, col).scatter_(0, new_place, new % n)
-    weight = changed.new_empty(size).scatter(0, old_place, changed).scatter(0, new_place, added)
+    col = col.new_empty(size).scatter_(0, old_position, col).scatter_(0, new_position, new % n)
+    weight = changed.new_empty(size).scatter(0, old_position, changed).scatter(0, new_position, added)
     rowptr = rowptr + torch.searchsorted(new, torch.arange(n + 1, device=key.device) * n)
-    return rowptr, col, weight, old_place[diagonal]
+    return rowptr, col, weight, old_position[diagonal]
 
 
 def normalize(
     rowptr: Tensor, col: Tensor, weight: Tensor, diagonal: Tensor, *, self_loops: bool, longest: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    r"""Weights :math:`s_u \tilde A_{uv} s_v`, and the scale :math:`s = d^{-1/2}`, 0 where the degree :math:`d` is 0.
+    r"""Return the weights :math:`s_u \tilde A_{uv} s_v` and the scale :math:`s = d^{-1/2}`, 0 where the degree :math:`d` is 0.
 
-    Differentiable in the weights, where they need a gradient.
+    Differentiable in the weights.
 
     Args:
-        rowptr: where rows begin.
-        col: the column of each entry.
-        weight: of each entry.
-        diagonal: where the diagonal's entries stand.
-        self_loops: whether :math:`\tilde A` is the matrix plus the identity, or the matrix itself.
-        longest: about how many entries the longest row has, where that is known.
+        rowptr: Start of each row, shape ``[nodes + 1]``.
+        col: Column of each entry, shape ``[entries]``.
+        weight: Weight of each entry, shape ``[entries]``.
+        diagonal: Positions of the diagonal entries, shape ``[nodes]``.
+        self_loops: Whether :math:`\tilde A` is the matrix plus the identity instead of the matrix itself.
+        longest: Approximate length of the longest row, if known. Affects the speed only.
     """
     if self_loops:
         weight = weight.index_add(0, diagonal, weight.new_ones(diagonal.numel()))
     if weight.requires_grad:
         degree = torch.segment_reduce(weight, "sum", offsets=rowptr, initial=0.0, unsafe=True)
     else:
-        # On a GPU it does not mind rows that are much longer than others.
+        # On a GPU, unlike segment_reduce, as fast for rows of very different lengths.
         degree = spmm(rowptr, col, weight, weight.new_ones(diagonal.numel(), 1)).squeeze(1)
     connected = degree > 0
     # The inner where keeps the gradient of 1/sqrt finite at degree 0, where the outer one discards it.
@@ -136,171 +178,136 @@ def normalized_terms(
     out: Sequence[Tensor],
     grad_x: Sequence[Tensor],
     scale: Tensor,
-    dot: Callable[[Tensor, Tensor], Tensor] = torch.linalg.vecdot,
-    multiple: int = 1,
+    *,
+    few_numbers: int = FEW_NUMBERS,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""What the gradient of a normalised matrix is made from: :math:`s_u b_k[u]` and :math:`s_u h_k[u]` of all calls side by
-    side, and :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`.
-
-    Few numbers are joined first, for a GPU would spend its time on launches; many are not, for their products would need
-    several times the memory of the result.
+    r"""Return the terms of the gradient of a normalised matrix that is used in several products :math:`o_k = \hat A h_k`.
 
     Args:
-        b: of each call, shape ``[nodes, channels]``, as are the next three.
-        h: what went in.
-        out: what came out.
-        grad_x: what went back.
-        scale: :math:`s`, shape ``[nodes]``.
-        dot: the dot products of two matrices, row by row.
-        multiple: rows are filled up with zeros to a multiple of so many channels.
+        b: Output gradient :math:`b_k` of each product, shape ``[nodes, channels]`` each.
+        h: Input :math:`h_k` of each product.
+        out: Output :math:`o_k` of each product.
+        grad_x: Input gradient :math:`\hat A^\top b_k` of each product.
+        scale: Scale :math:`s`, shape ``[nodes]``.
+        few_numbers: Numbers up to which the matrices are concatenated first: fewer kernel launches, but more memory.
+
+    Returns:
+        :math:`s_u b_k[u]` of all products side by side; :math:`s_u h_k[u]` likewise; and
+        :math:`\sum_k b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u]`, shape ``[nodes]``.
     """
-    missing = -sum(part.size(1) for part in b) % multiple
-    if missing:
-        zeros = [scale.new_zeros(scale.numel(), missing)]
-        b, h, out, grad_x = ([*parts, *zeros] for parts in (b, h, out, grad_x))
-    if are_few(b):
+    return normalized_terms_by(torch.linalg.vecdot, b, h, out, grad_x, scale, few_numbers=few_numbers)
+
+
+def normalized_terms_by(
+    dot: Callable[[Tensor, Tensor], Tensor],
+    b: Sequence[Tensor],
+    h: Sequence[Tensor],
+    out: Sequence[Tensor],
+    grad_x: Sequence[Tensor],
+    scale: Tensor,
+    *,
+    few_numbers: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return :func:`normalized_terms`, given a row-wise dot product of two matrices."""
+    if is_small(b, few_numbers):
         column, joined_b, joined_h = scale[:, None], join(b), join(h)
-        blame = torch.addcmul(joined_b * join(out), join(grad_x), joined_h).sum(dim=1)
-        return joined_b * column, joined_h * column, blame
-    blame = torch.zeros_like(scale)
+        dots = torch.addcmul(joined_b * join(out), join(grad_x), joined_h).sum(dim=1)
+        return joined_b * column, joined_h * column, dots
+    dots = torch.zeros_like(scale)
     for left, right in zip([*b, *grad_x], [*out, *h], strict=True):
-        blame += dot(left, right)
-    return _join_scaled(b, scale), _join_scaled(h, scale), blame
+        dots += dot(left, right)
+    return _join_scaled(b, scale), _join_scaled(h, scale), dots
 
 
-def are_few(parts: Sequence[Tensor]) -> bool:
-    """Whether these are matrices of few numbers, all together."""
-    return bool(parts) and sum(part.numel() for part in parts) <= FEW_NUMBERS
+def is_small(parts: Sequence[Tensor], few_numbers: int) -> bool:
+    """Return whether there are tensors and they have at most ``few_numbers`` elements in total."""
+    return bool(parts) and sum(part.numel() for part in parts) <= few_numbers
 
 
 def join(parts: Sequence[Tensor]) -> Tensor:
-    """Matrices side by side."""
+    """Concatenate matrices along their columns."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
 
 
 def _join_scaled(parts: Sequence[Tensor], scale: Tensor) -> Tensor:
     widths = [part.size(1) for part in parts]
     joined = scale.new_empty(scale.numel(), sum(widths))
-    for part, place in zip(parts, joined.split(widths, dim=1), strict=True):
-        torch.mul(part, scale[:, None], out=place)
+    for part, columns in zip(parts, joined.split(widths, dim=1), strict=True):
+        torch.mul(part, scale[:, None], out=columns)
     return joined
 
 
-def unrank_pairs(number: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """The two ends of the pairs with these numbers; see :mod:`edgeproof.propagation.pairs`."""
-    n = num_nodes
-    u = (n - 0.5 - ((n - 0.5) ** 2 - 2 * number.double()).clamp(min=0).sqrt()).long().clamp(0, n - 2)
-    # The root can be off by one in floating point.
-    u = u - (u * (2 * n - u - 1) // 2 > number).long()
-    u = u + ((u + 1) * (2 * n - u - 2) // 2 <= number).long()
-    return u, number - u * (2 * n - u - 1) // 2 + u + 1
-
-
-def pair_scores(b: Tensor, h: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    r"""The bilinear form :math:`b_u \cdot h_v + h_u \cdot b_v + \delta_u + \delta_v` of each pair."""
-    return gathered_dot(b, h, u, v) + gathered_dot(h, b, u, v) + node[u] + node[v]
-
-
-def gathered_dot(a: Tensor, b: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    r"""Dot products of gathered rows, :math:`s_e = \langle a_{\mathrm{left}(e)}, b_{\mathrm{right}(e)} \rangle`."""
-    slices = zip(left.split(_SLICE), right.split(_SLICE), strict=True)
-    return torch.cat([(a[i] * b[j]).sum(dim=1) for i, j in slices])
-
-
-def table_at(table: Tensor, node: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    r"""The bilinear form of :func:`pair_scores` from a table of all :math:`b_u \cdot h_v`."""
-    return table[u, v] + table[v, u] + node[u] + node[v]
-
-
 def weighted_median(x: Tensor, values: Tensor, index: Tensor) -> Tensor:
-    r"""Whose value is the weighted median of each row's neighbours, dimension by dimension.
+    r"""Return the neighbour whose value is the weighted median of each row's neighbours, per channel.
 
-    It is the smallest value such that it and those below it have half of the weight, as far as rounding can tell. Of several
-    neighbours with that value the first is named. A neighbour of weight 0 is none, unless all are.
+    The weighted median is the smallest value such that it and the values below it have at least half of the total weight, up
+    to rounding. Ties go to the first neighbour. Neighbours of weight 0 are ignored, unless all weights are 0.
 
     Args:
-        x: what each node says, shape ``[nodes, channels]``.
-        values: how much each neighbour counts, not negative, shape ``[rows, k]``.
-        index: who the neighbours are, shape ``[rows, k]``.
+        x: Node values, shape ``[nodes, channels]``.
+        values: Non-negative weight of each neighbour, shape ``[rows, k]``.
+        index: Node id of each neighbour, shape ``[rows, k]``.
 
     Returns:
-        Nodes, shape ``[rows, channels]``.
+        Node ids, shape ``[rows, channels]``.
     """
-    found = []
-    size = max(1, _SLICE * 16 // max(1, index.size(1) * x.size(1)))
+    medians = []
+    size = max(1, _GATHERED // max(1, index.size(1) * x.size(1)))
     for weight, nodes in zip(values.split(size), index.split(size), strict=True):
-        # Neighbours last: that is the way they are sorted and added up.
-        heard = x[nodes].transpose(1, 2).contiguous()
-        ordered, order = heard.sort(dim=2)
-        reached = weight[:, None].expand_as(heard).gather(2, order).cumsum_(dim=2)
-        place = (reached < half_of(reached[:, :, -1:])).sum(dim=2, keepdim=True)
-        is_median = (heard == ordered.gather(2, place)) & (weight > 0)[:, None]
-        # The largest of 0 and 1: the first of them where there are several.
-        found.append(nodes.gather(1, is_median.byte().argmax(dim=2)))
-    return torch.cat(found) if found else index.new_empty(0, x.size(1))
+        # The neighbour dimension is last, because sort and cumsum run along it.
+        gathered = x[nodes].transpose(1, 2).contiguous()
+        ordered, order = gathered.sort(dim=2)
+        cumulative = weight[:, None].expand_as(gathered).gather(2, order).cumsum_(dim=2)
+        position = (cumulative < half_of(cumulative[:, :, -1:])).sum(dim=2, keepdim=True)
+        is_median = (gathered == ordered.gather(2, position)) & (weight > 0)[:, None]
+        # argmax returns the first of several maxima.
+        medians.append(nodes.gather(1, is_median.byte().argmax(dim=2)))
+    return torch.cat(medians) if medians else index.new_empty(0, x.size(1))
 
 
 def half_of(total: Tensor) -> Tensor:
-    """Half a sum of weights, less what rounding may have taken from it: four equal weights have their half at the second."""
+    """Return half of a sum of weights, minus its rounding error: the median of four equal weights is the second."""
     return total * (0.5 - _ROUNDING * torch.finfo(total.dtype).eps)
 
 
-def score_tile(b: Tensor, h: Tensor, node: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    """The bilinear form of :func:`pair_scores` for all pairs of ``rows`` and ``cols``, as a dense matrix."""
-    above, beside = node[rows][:, None], node[cols][:, None]
-    # The degrees' terms are two more channels.
-    left = torch.cat([b[rows], h[rows], above, torch.ones_like(above)], dim=1)
-    return left @ torch.cat([h[cols], b[cols], torch.ones_like(beside), beside], dim=1).T
-
-
-def pairs_above(b: Tensor, h: Tensor, node: Tensor, threshold: Tensor, capacity: int) -> tuple[Tensor, int]:
-    """Keys of all pairs whose score exceeds a threshold, in no order, and how many there are.
-
-    If there are more than ``capacity``, only the count is of use.
-    """
-    nodes = torch.arange(b.size(0), device=b.device)
-    found: list[Tensor] = []
-    count = 0
-    size = max(1, _SLICE * 16 // b.size(0))
-    for start in range(0, b.size(0), size):
-        rows, cols = nodes[start : start + size], nodes[start:]
-        i, j = (score_tile(b, h, node, rows, cols) > threshold).triu_(diagonal=1).nonzero(as_tuple=True)
-        count += i.numel()
-        if count <= capacity:
-            found.append(rows[i] * b.size(0) + cols[j])
-    return torch.cat(found) if found else nodes[:0], count
-
-
 def merge(few: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
-    """The union of two ascending lists of distinct numbers, ascending, and where in it the first list's numbers stand."""
-    if few.numel() and many.numel():
-        place = torch.searchsorted(many, few).clamp_(max=many.numel() - 1)
-        in_both = place[many[place] == few]
-        many = many[torch.ones_like(many, dtype=torch.bool).index_fill_(0, in_both, False)]
-    # Each number moves up by the numbers of the other list before it.
-    few_place = torch.searchsorted(many, few) + torch.arange(few.numel(), device=few.device)
-    many_place = torch.searchsorted(few, many) + torch.arange(many.numel(), device=few.device)
-    merged = few.new_empty(few.numel() + many.numel())
-    return merged.scatter_(0, few_place, few).scatter_(0, many_place, many), few_place
-
-
-def compact(there: Tensor, number: Tensor, flip: Tensor, kept_number: Tensor, kept_flip: Tensor) -> Tensor:
-    """Gather the items that are there, in their order, as many as there is room for; behind them flips of 0.
+    """Merge two ascending lists of distinct integers.
 
     Args:
-        there: which items to gather, shape ``[b]``, at least one.
-        number: of each item.
-        flip: of each item.
-        kept_number: is written to; what stands behind the gathered items is of no use.
-        kept_flip: is written to.
+        few: First list, shape ``[m]``.
+        many: Second list, shape ``[n]``.
 
     Returns:
-        How many are there.
+        The ascending union; and the positions in it of the first list, shape ``[m]``.
     """
-    up_to = there.cumsum(0, dtype=torch.int32)
-    place = torch.searchsorted(up_to, torch.arange(1, kept_flip.numel() + 1, dtype=torch.int32, device=flip.device))
-    inside = place < flip.numel()
-    place.clamp_(max=flip.numel() - 1)
-    kept_number.copy_(number[place])
-    kept_flip.copy_(torch.where(inside, flip[place], 0.0))
-    return up_to[-1]
+    if few.numel() and many.numel():
+        position = torch.searchsorted(many, few).clamp_(max=many.numel() - 1)
+        in_both = position[many[position] == few]
+        many = many[torch.ones_like(many, dtype=torch.bool).index_fill_(0, in_both, False)]
+    # Each integer moves up by the number of smaller ones in the other list.
+    few_position = torch.searchsorted(many, few) + torch.arange(few.numel(), device=few.device)
+    many_position = torch.searchsorted(few, many) + torch.arange(many.numel(), device=few.device)
+    merged = few.new_empty(few.numel() + many.numel())
+    return merged.scatter_(0, few_position, few).scatter_(0, many_position, many), few_position
+
+
+def compact(mask: Tensor, index: Tensor, flip: Tensor, out_index: Tensor, out_flip: Tensor) -> Tensor:
+    """Gather the masked items in order into buffers of fixed capacity, padded with flips of 0.
+
+    Args:
+        mask: Items to gather, shape ``[b]`` with ``b >= 1``.
+        index: Pair index of each item, shape ``[b]``.
+        flip: Flip of each item, shape ``[b]``.
+        out_index: Output buffer, shape ``[capacity]``; undefined behind the gathered items.
+        out_flip: Output buffer, shape ``[capacity]``.
+
+    Returns:
+        The number of masked items, which may exceed the capacity.
+    """
+    rank = mask.cumsum(0, dtype=torch.int32)
+    position = torch.searchsorted(rank, torch.arange(1, out_flip.numel() + 1, dtype=torch.int32, device=flip.device))
+    inside = position < flip.numel()
+    position.clamp_(max=flip.numel() - 1)
+    out_index.copy_(index[position])
+    out_flip.copy_(torch.where(inside, flip[position], 0.0))
+    return rank[-1]

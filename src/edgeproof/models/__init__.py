@@ -1,17 +1,16 @@
-"""Models, one architecture a file; each called as ``model(x, edge_index, edge_weight=None)``."""
+"""Models, one architecture per file, each called as ``model(x, edge_index, edge_weight=None)``."""
 
+from edgeproof.models.adapters import EdgeWeighted
 from edgeproof.models.appnp import APPNP
-from edgeproof.models.base import GraphModel, WithObjective
+from edgeproof.models.base import GraphModel, WithObjective, graph_of, predict
 from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
-from edgeproof.models.predict import graph_of, predict
 from edgeproof.models.registry import available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.propagation.layer_rules import EdgeWeighted
 
 __all__ = [
     "APPNP",

@@ -1,16 +1,17 @@
-"""Personalised propagation of neural predictions (Gasteiger et al., ICLR 2019)."""
+"""Personalized propagation of neural predictions (Gasteiger et al., ICLR 2019)."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof._checks import check_fraction, check_int
+from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 
 
 class APPNP(GraphModel):
-    r"""An MLP followed by ``K`` steps of personalised PageRank.
+    r"""MLP followed by ``K`` steps of personalized PageRank.
 
     .. math::
         Z^{(0)} = H = \mathrm{MLP}(X), \qquad
@@ -21,13 +22,13 @@ class APPNP(GraphModel):
     :math:`\gamma_K = (1 - \alpha)^K`.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the MLP's hidden layers.
-        num_layers: number of linear layers of the MLP.
-        K: propagation steps.
-        alpha: share of a node's own prediction kept in every step.
-        dropout: share of inputs dropped before every linear layer while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the MLP's hidden layers.
+        num_layers: Number of linear layers of the MLP.
+        K: Number of propagation steps.
+        alpha: Teleport probability :math:`\alpha`, the weight of a node's own prediction in every step.
+        dropout: Dropout probability before every linear layer.
 
     >>> APPNP(10, 4).alpha
     0.1
@@ -45,8 +46,8 @@ class APPNP(GraphModel):
         dropout: float = 0.2,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_positive(K=K)
-        check_share(alpha=alpha)
+        check_int(1, K=K)
+        check_fraction(alpha=alpha)
         self.K, self.alpha = K, alpha
         self.mlp = MLP(
             in_channels,

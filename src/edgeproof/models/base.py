@@ -1,4 +1,4 @@
-"""What every model of the library has in common."""
+"""Base class of models, and functions that call any model."""
 
 from __future__ import annotations
 
@@ -7,62 +7,69 @@ from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
+from edgeproof._checks import check_data, check_fraction, check_int, check_not_caching, describe
+from edgeproof._modules import eval_mode
 from edgeproof.losses import Loss
 from edgeproof.propagation import Adjacency, as_adjacency
 
 
 class GraphModel(nn.Module, ABC):
-    """A node classifier with PyG's signature, in two halves: ``diffuse(encode(x), adjacency)``.
+    """Node classifier with PyG's signature, in two parts: ``diffuse(encode(x), adjacency)``.
 
-    ``encode`` is all that happens before the first message, so whoever changes only edges needs it only once.
-    A subclass keeps each constructor argument as an attribute of the same name; ``repr`` and
-    :func:`edgeproof.save` rest on that.
+    ``encode`` is everything before the first message, so it runs only once if only edges change. A subclass stores each
+    constructor argument as an attribute of the same name, for ``repr`` and :func:`edgeproof.save`.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the hidden layers.
-        num_layers: number of linear layers.
-        dropout: share of units dropped while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of linear layers.
+        dropout: Dropout probability.
     """
 
-    # Whether several graphs as one cost no more than one after the other.
+    # Whether a batch of graphs costs at most as much as the single graphs.
     side_by_side: ClassVar[bool] = True
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int, num_layers: int, dropout: float
     ) -> None:
         super().__init__()
-        check_positive(
-            in_channels=in_channels, out_channels=out_channels, hidden_channels=hidden_channels, num_layers=num_layers
+        check_int(
+            1,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            hidden_channels=hidden_channels,
+            num_layers=num_layers,
         )
-        check_share(dropout=dropout)
+        check_fraction(dropout=dropout)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.hidden_channels, self.num_layers, self.dropout = hidden_channels, num_layers, dropout
 
     @property
     def layer_sizes(self) -> list[tuple[int, int]]:
-        """Width before and after each of ``num_layers`` linear layers."""
+        """Input and output width of each of the ``num_layers`` linear layers."""
         hidden = [self.hidden_channels] * (self.num_layers - 1)
         return list(pairwise([self.in_channels, *hidden, self.out_channels]))
 
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
-        """Features to hidden states, node by node: shape ``[nodes, in_channels]`` to ``[nodes, ...]``."""
+        """Map features to hidden states, node by node: shape ``[nodes, in_channels]`` to ``[nodes, ...]``."""
 
     @abstractmethod
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Hidden states to logits, along the edges: shape ``[nodes, ...]`` to ``[nodes, out_channels]``."""
+        """Map hidden states to logits, along the edges: shape ``[nodes, ...]`` to ``[nodes, out_channels]``."""
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits of every node.
+        """Return the logits of every node.
 
         Args:
-            x: features, shape ``[nodes, in_channels]``.
-            edge_index: edges, shape ``[2, edges]``, or a prepared :class:`~edgeproof.propagation.Adjacency`.
-            edge_weight: weight of each edge, shape ``[edges]``; 1 by default, and 0 means no edge.
+            x: Features, shape ``[nodes, in_channels]``.
+            edge_index: Edges, shape ``[2, edges]``, or a prepared :class:`~edgeproof.propagation.Adjacency`.
+            edge_weight: Weight of each edge, shape ``[edges]``. Weight 0 equals no edge. Default: 1.
 
         Returns:
             Logits, shape ``[nodes, out_channels]``.
@@ -73,12 +80,12 @@ class GraphModel(nn.Module, ABC):
         return self.diffuse(self.encode(x), adjacency)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters for the optimizer; a group may ask for an ``lr`` or ``weight_decay`` of its own."""
+        """Return the parameters for the optimizer. A group may set its own ``lr`` or ``weight_decay``."""
         return [{"params": list(self.parameters())}]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments: ``type(model)(**model.settings)`` is the same architecture."""
+        """Constructor arguments: ``type(model)(**model.settings)`` has the same architecture."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def __repr__(self) -> str:
@@ -88,35 +95,48 @@ class GraphModel(nn.Module, ABC):
 
 @runtime_checkable
 class WithObjective(Protocol):
-    """A model that says itself what training lowers; any other is trained on the loss alone."""
+    """Model with its own training objective. Other models are trained on the loss of their logits."""
 
     def training_objective(
         self, x: Tensor, graph: Tensor | Adjacency, nodes: Tensor, labels: Tensor, loss: Loss
     ) -> tuple[Tensor, Tensor]:
-        """What one step of training lowers; called in training mode, with torch's global generator seeded.
+        """Compute the objective of one training step. Called in training mode, with torch's global generator seeded.
 
         Args:
-            x: features, shape ``[nodes, in_channels]``.
-            graph: what the model takes as its ``edge_index``, under attack if there is one.
-            nodes: the nodes that count.
-            labels: their labels, in the same order.
-            loss: the loss of training at this moment.
+            x: Features, shape ``[nodes, in_channels]``.
+            graph: Graph in the form of the model's ``edge_index`` argument; perturbed in adversarial training.
+            nodes: Ids of the training nodes.
+            labels: Label of each training node.
+            loss: Current loss function.
 
         Returns:
-            The objective, a number to differentiate; and logits of the nodes that count, to take accuracy from.
+            Objective to minimize, a scalar, and logits of the training nodes, for the training accuracy.
         """
         ...
 
 
-def check_positive(**values: int) -> None:
-    """Raise unless every value is a whole number of at least 1."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"expected {name} to be a whole number >= 1, got {value!r}")
+def graph_of(model: nn.Module, data: Data) -> Tensor | Adjacency:
+    """Return the graph to pass to ``model`` as its ``edge_index``, in a form that can be reused over many calls.
+
+    Models of this library take a prepared :class:`~edgeproof.propagation.Adjacency`, which is sorted and normalized only once.
+    Other models take the edge list.
+    """
+    return Adjacency.from_data(data) if isinstance(model, GraphModel) else data.edge_index
 
 
-def check_share(**values: float) -> None:
-    """Raise unless every value lies in [0, 1)."""
-    for name, value in values.items():
-        if not isinstance(value, (int, float)) or not 0 <= value < 1:
-            raise ValueError(f"expected 0 <= {name} < 1, got {value!r}")
+def predict(model: nn.Module, data: Data) -> Tensor:
+    """Return the logits of every node, in evaluation mode and without gradients. The model's mode is restored.
+
+    >>> from edgeproof.models import MLP
+    >>> data = Data(x=torch.ones(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    >>> predict(MLP(3, 2), data).shape
+    torch.Size([2, 2])
+    """
+    check_data(data, labels=False)
+    check_not_caching(model)
+    with eval_mode(model), torch.no_grad():
+        logits: Tensor = model(data.x, graph_of(model, data))
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != data.x.size(0):
+        name = type(model).__name__
+        raise ValueError(f"expected logits of shape [{data.x.size(0)}, classes] from {name}, got {describe(logits)}")
+    return logits

@@ -1,4 +1,4 @@
-"""ChebNetII (He et al., NeurIPS 2022): a learnable diffusion by Chebyshev interpolation."""
+"""ChebNetII (He et al., NeurIPS 2022): learnable diffusion by Chebyshev interpolation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof._checks import check_fraction, check_int
+from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 
 
 class ChebNetII(GraphModel):
-    r"""An MLP followed by a learned filter, given by its values at the Chebyshev nodes.
+    r"""MLP followed by a learned polynomial filter, parameterized by its values at the Chebyshev nodes.
 
     .. math::
         Z = \tfrac{c_0}{2} H + \sum_{k=1}^K c_k T_k(\hat L) H, \qquad
@@ -28,15 +29,15 @@ class ChebNetII(GraphModel):
     :math:`[-1, 1]`. The filter passes through :math:`\mathrm{ReLU}(\gamma_j)` at :math:`x_j`.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the MLP's hidden layers.
-        num_layers: number of linear layers of the MLP.
-        K: degree of the polynomial.
-        dropout: share of inputs dropped before every linear layer while training.
-        propagation_dropout: share of hidden states dropped before the diffusion while training.
-        filter_lr: learning rate of :math:`\gamma`.
-        filter_weight_decay: weight decay of :math:`\gamma`.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the MLP's hidden layers.
+        num_layers: Number of linear layers of the MLP.
+        K: Degree of the polynomial.
+        dropout: Dropout probability before every linear layer.
+        propagation_dropout: Dropout probability before the diffusion.
+        filter_lr: Learning rate of :math:`\gamma`.
+        filter_weight_decay: Weight decay of :math:`\gamma`.
 
     >>> ChebNetII(10, 4, K=2).gamma.detach()
     tensor([1., 1., 1.])
@@ -56,8 +57,8 @@ class ChebNetII(GraphModel):
         filter_weight_decay: float = 5e-3,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_positive(K=K)
-        check_share(propagation_dropout=propagation_dropout)
+        check_int(1, K=K)
+        check_fraction(propagation_dropout=propagation_dropout)
         self.K, self.propagation_dropout = K, propagation_dropout
         self.filter_lr, self.filter_weight_decay = filter_lr, filter_weight_decay
         self.mlp = MLP(
@@ -75,18 +76,18 @@ class ChebNetII(GraphModel):
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.normalized(self_loops=False)
         c = self.coefficients()
-        before, now = h, -propagate(adjacency, h)
-        z = c[0] * before + c[1] * now
+        previous, current = h, -propagate(adjacency, h)
+        z = c[0] * previous + c[1] * current
         for k in range(2, self.K + 1):
-            before, now = now, -2 * propagate(adjacency, now) - before
-            z = z + c[k] * now
+            previous, current = current, -2 * propagate(adjacency, current) - previous
+            z = z + c[k] * current
         return z
 
     def coefficients(self, dtype: torch.dtype | None = None) -> Tensor:
-        r"""The weights :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials.
+        r"""Return the coefficients :math:`(c_0 / 2, c_1, \dots, c_K)` of the Chebyshev polynomials.
 
         Args:
-            dtype: the precision to compute them in, by default that of the parameters.
+            dtype: Dtype of the computation. Default: that of the parameters.
         """
         gamma = self.gamma.to(dtype or self.gamma.dtype)
         return _nodes_to_chebyshev(self.K, gamma.dtype, gamma.device) @ gamma.relu()
@@ -100,8 +101,8 @@ class ChebNetII(GraphModel):
 
 @lru_cache
 def _nodes_to_chebyshev(K: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The matrix that takes filter values at the nodes to coefficients: T_k(cos t) = cos(k t)."""
-    # Remembered beyond the call, so it must not be marked as belonging to an inference-mode block.
+    """Return the matrix that maps filter values at the nodes to coefficients, by T_k(cos t) = cos(k t)."""
+    # Cached tensors must not be inference tensors.
     with torch.inference_mode(False):
         angle = (torch.arange(K, -1, -1, dtype=torch.float64) + 0.5) / (K + 1) * math.pi
         matrix = 2 / (K + 1) * torch.cos(torch.arange(K + 1)[:, None] * angle)

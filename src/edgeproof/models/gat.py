@@ -1,4 +1,4 @@
-"""Graph attention network (Veličković et al., ICLR 2018) over weighted edges."""
+"""Graph attention network (Veličković et al., ICLR 2018) with edge weights."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from edgeproof.models.base import GraphModel, check_positive
+from edgeproof._checks import check_int
+from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency, propagate
-from edgeproof.propagation.attention import attention
+from edgeproof.propagation.message_rules import attention
 
-_SLOPE = 0.2
+_NEGATIVE_SLOPE = 0.2
 
 
 class GAT(GraphModel):
-    r"""Graph attention network whose attention respects edge weights.
+    r"""Graph attention network with edge weights in the attention.
 
     Per layer and head, with :math:`H = X W` and :math:`\tilde A = A + I`,
 
@@ -23,16 +24,16 @@ class GAT(GraphModel):
         \alpha_{uv} = \frac{\tilde A_{uv} \exp s_{uv}}{\sum_w \tilde A_{uw} \exp s_{uw}}, \qquad
         s_{uv} = \mathrm{LeakyReLU}(a_r^\top H_u + a_s^\top H_v).
 
-    A weight thus enters the attention as its logarithm: 1 changes nothing, 0 is no edge. Hidden layers
-    concatenate their heads, the last layer has one; ReLU and dropout stand between layers.
+    An edge weight thus acts as an additive logarithm in the softmax: weight 1 has no effect, weight 0 equals no edge. Hidden
+    layers concatenate their heads, the last layer has one head; ReLU and dropout are applied between layers.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the hidden layers, all heads together.
-        num_layers: number of attention layers.
-        heads: attention heads of the hidden layers.
-        dropout: share of hidden units dropped after every ReLU while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the hidden layers, summed over heads.
+        num_layers: Number of attention layers.
+        heads: Number of attention heads in the hidden layers.
+        dropout: Dropout probability after every ReLU.
 
     >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> GAT(10, 4, heads=8)(x, edge_index).shape
@@ -50,7 +51,7 @@ class GAT(GraphModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_positive(heads=heads)
+        check_int(1, heads=heads)
         if hidden_channels % heads:
             raise ValueError(f"expected hidden_channels divisible by heads, got {hidden_channels} / {heads}")
         self.heads = heads
@@ -64,15 +65,15 @@ class GAT(GraphModel):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.with_self_loops
-        for layer, attend in enumerate(self.attentions):
+        for layer, attention_layer in enumerate(self.attentions):
             if layer > 0:
                 h = F.dropout(h.relu(), self.dropout, self.training) @ self.weights[layer]
-            h = attend(h, adjacency)
+            h = attention_layer(h, adjacency)
         return h
 
 
 class _Attention(nn.Module):
-    """Attention over neighbours: takes transformed features, heads side by side, and returns them mixed."""
+    """Attention layer without the linear map; the heads are concatenated along the channels."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -82,8 +83,8 @@ class _Attention(nn.Module):
 
     def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         heads = h.chunk(self.receiver.size(0), dim=1)
-        attended = [
-            propagate(attention(adjacency, head @ receiver, head @ sender, _SLOPE), head)
+        outputs = [
+            propagate(attention(adjacency, head @ receiver, head @ sender, _NEGATIVE_SLOPE), head)
             for head, receiver, sender in zip(heads, self.receiver, self.sender, strict=True)
         ]
-        return torch.cat(attended, dim=1) + self.bias
+        return torch.cat(outputs, dim=1) + self.bias

@@ -11,20 +11,20 @@ from edgeproof.propagation import Adjacency, propagate
 
 
 class GCN(GraphModel):
-    r"""Graph convolutional network of any depth.
+    r"""Graph convolutional network.
 
     .. math::
         H^{(l)} = \mathrm{ReLU}\bigl(\hat A H^{(l-1)} W_l + b_l\bigr), \qquad
         \hat A = D^{-1/2} (A + I) D^{-1/2},
 
-    the last layer without ReLU, with dropout between layers.
+    without ReLU in the last layer, and with dropout between layers.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the hidden layers.
-        num_layers: number of convolutions.
-        dropout: share of hidden units dropped after every ReLU while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of convolutions.
+        dropout: Dropout probability after every ReLU.
 
     >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> GCN(10, 4)(x, edge_index).shape

@@ -1,4 +1,4 @@
-"""Generalised PageRank network (Chien et al., ICLR 2021): a learnable diffusion in the monomial basis."""
+"""Generalized PageRank network (Chien et al., ICLR 2021): learnable diffusion in the monomial basis."""
 
 from __future__ import annotations
 
@@ -8,34 +8,35 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgeproof._checks import check_fraction, check_int, check_seed
 from edgeproof._names import unknown_name
-from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 
 
 class GPRGNN(GraphModel):
-    r"""An MLP followed by a learned polynomial of the normalised adjacency ("robust diffusion").
+    r"""MLP followed by a learned polynomial of the normalized adjacency matrix ("robust diffusion").
 
     .. math::
         Z = \sum_{k=0}^K \gamma_k \hat A^k H, \qquad H = \mathrm{MLP}(X), \qquad
         \hat A = D^{-1/2} (A + I) D^{-1/2}.
 
-    The coefficients :math:`\gamma` are learned, under weight decay as everything else: without it nothing fixes
-    the scale between :math:`\gamma` and :math:`H`.
+    The coefficients :math:`\gamma` are learned, with weight decay like all parameters: without it, the scale between
+    :math:`\gamma` and :math:`H` is undetermined.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the MLP's hidden layers.
-        num_layers: number of linear layers of the MLP.
-        K: degree of the polynomial.
-        init: how :math:`\gamma` starts. ``"random"``: uniform in :math:`\pm\sqrt{3 / (K + 1)}`, divided by
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the MLP's hidden layers.
+        num_layers: Number of linear layers of the MLP.
+        K: Degree of the polynomial.
+        init: Initialization of :math:`\gamma`. ``"random"``: uniform in :math:`\pm\sqrt{3 / (K + 1)}`, divided by
             :math:`\sum |\gamma_k|`; ``"ppr"``: the coefficients of APPNP; ``"sgc"``: :math:`\gamma_K = 1`, the rest 0.
-        alpha: for ``"ppr"``, the share of a node's own prediction.
-        init_seed: for ``"random"``, draw :math:`\gamma` from NumPy's generator of this seed, as the paper's released scripts
-            do, and not from torch's. What regular training makes of a model depends much on where it began.
-        dropout: share of inputs dropped before every linear layer while training.
+        alpha: Teleport probability for ``init="ppr"``.
+        init_seed: Seed of NumPy's generator, from which ``init="random"`` then draws :math:`\gamma`, as the paper's released
+            scripts do. Default: torch's generator. The result of regular training depends strongly on the initial values.
+        dropout: Dropout probability before every linear layer.
 
     >>> GPRGNN(10, 4, K=3, init="ppr", alpha=0.5).gamma.detach()
     tensor([0.5000, 0.2500, 0.1250, 0.1250])
@@ -55,13 +56,12 @@ class GPRGNN(GraphModel):
         dropout: float = 0.2,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_positive(K=K)
-        check_share(alpha=alpha)
+        check_int(1, K=K)
+        check_fraction(alpha=alpha)
         if init_seed is not None:
             if init != "random":
-                raise ValueError(f"expected init_seed only with init='random', got it with init={init!r}")
-            if isinstance(init_seed, bool) or not isinstance(init_seed, int) or not 0 <= init_seed < 2**32:
-                raise ValueError(f"expected init_seed to be a whole number from 0 to 2**32 - 1, got {init_seed!r}")
+                raise ValueError(f"expected init_seed only with init='random', got init={init!r}")
+            check_seed(init_seed, "init_seed")
         self.K, self.init, self.alpha, self.init_seed = K, init, alpha, init_seed
         self.mlp = MLP(
             in_channels,
@@ -77,7 +77,7 @@ class GPRGNN(GraphModel):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         adjacency = adjacency.normalized(self_loops=True)
-        # Horner's scheme: backwards, only products with the matrix remain between one propagation and the next.
+        # Horner's scheme: the backward pass has only products with the matrix between propagations.
         *gammas, last = self.gamma.unbind()
         z = last * h
         for gamma in reversed(gammas):

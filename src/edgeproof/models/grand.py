@@ -1,44 +1,43 @@
-"""Graph random neural network (Feng et al., NeurIPS 2020): random propagation, trained to agree with itself."""
+"""Graph random neural network (Feng et al., NeurIPS 2020): random propagation with consistency regularization."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from edgeproof._checks import check_fraction, check_int, check_non_negative, is_number
 from edgeproof.losses import Loss
-from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency, as_adjacency, propagate
 
 
 class GRAND(GraphModel):
-    r"""Whole nodes are dropped, the rest is propagated, and an MLP of two layers reads the mean of all orders.
+    r"""MLP of two layers on randomly dropped and propagated features.
 
     .. math::
         Z = \mathrm{MLP}(\bar X), \qquad \bar X = \tfrac{1}{K + 1} \sum_{k=0}^K \hat A^k \tilde X, \qquad
         \hat A = D^{-1/2} (A + I) D^{-1/2}.
 
-    DropNode: while training, each row of :math:`\tilde X` is zero with probability :math:`\delta` and that of :math:`X`
-    otherwise; afterwards :math:`\tilde X = (1 - \delta) X`, its mean. Training looks at several such propagations and asks them
-    to agree, see :meth:`training_objective`.
+    DropNode: during training, each row of :math:`\tilde X` is zero with probability :math:`\delta`, and the row of :math:`X`
+    otherwise; in evaluation mode :math:`\tilde X = (1 - \delta) X`, its mean. The training objective averages over several
+    random propagations and penalizes their disagreement, see :meth:`training_objective`.
 
-    The defaults are its paper's for Citeseer. For Cora these differ: ``K=8, input_dropout=0.5, dropout=0.5, samples=4,
+    The defaults are the paper's for Citeseer. For Cora it uses ``K=8, input_dropout=0.5, dropout=0.5, samples=4,
     temperature=0.5, consistency=1.0``.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the MLP's hidden layer.
-        K: highest order of propagation.
-        dropnode: the probability :math:`\delta` of a node to be dropped while training.
-        input_dropout: share of the propagated features dropped before the MLP while training. With any at all, features are
-            propagated at their full width while training, which is slower.
-        dropout: share of hidden units dropped while training.
-        samples: random propagations :math:`S` in every step of training.
-        temperature: :math:`T`, at most 1; the lower, the surer is the prediction that all samples are drawn to.
-        consistency: weight :math:`\lambda` of their disagreement in what training lowers.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the MLP's hidden layer.
+        K: Highest order of propagation.
+        dropnode: Probability :math:`\delta` that a node is dropped during training.
+        input_dropout: Dropout probability of the propagated features. If it is not 0, training propagates all features instead
+            of the narrower hidden states, which is slower.
+        dropout: Dropout probability of the hidden units.
+        samples: Number of random propagations :math:`S` per training step.
+        temperature: Sharpening temperature :math:`T`, in (0, 1]. Lower values give a more confident target.
+        consistency: Weight :math:`\lambda` of the consistency loss.
 
     >>> model, x, edge_index = GRAND(10, 4).eval(), torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> torch.equal(model(x, edge_index), model(x, edge_index))
@@ -60,12 +59,11 @@ class GRAND(GraphModel):
         consistency: float = 0.7,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, 2, dropout)
-        check_positive(K=K, samples=samples)
-        check_share(dropnode=dropnode, input_dropout=input_dropout)
-        if not isinstance(temperature, (int, float)) or not 0 < temperature <= 1:
+        check_int(1, K=K, samples=samples)
+        check_fraction(dropnode=dropnode, input_dropout=input_dropout)
+        if not is_number(temperature) or not 0 < temperature <= 1:
             raise ValueError(f"expected 0 < temperature <= 1, got {temperature!r}")
-        if not isinstance(consistency, (int, float)) or not (math.isfinite(consistency) and consistency >= 0):
-            raise ValueError(f"expected consistency to be a finite number >= 0, got {consistency!r}")
+        check_non_negative(consistency=consistency)
         self.K, self.dropnode, self.input_dropout = K, dropnode, input_dropout
         self.samples, self.temperature, self.consistency = samples, temperature, consistency
         self.first, self.last = (nn.Linear(*size) for size in self.layer_sizes)
@@ -75,8 +73,8 @@ class GRAND(GraphModel):
         return self.training and self.input_dropout > 0
 
     def encode(self, x: Tensor) -> Tensor:
-        # DropNode and propagation mix rows, the first layer mixes columns, so either may come first, and hidden states are
-        # narrower than features. Only dropout between the two needs the order of the paper.
+        # The first layer commutes with DropNode and propagation, and hidden states are narrower than features. Only input
+        # dropout, which comes between them, needs the order of the paper.
         return x if self._drops_inputs else F.linear(x, self.first.weight)
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
@@ -88,7 +86,7 @@ class GRAND(GraphModel):
         return logits
 
     def drop_nodes(self, h: Tensor) -> Tensor:
-        """DropNode: while training each row stays or is zero, afterwards it is the mean of both."""
+        """Apply DropNode: zero random rows during training, scale all rows by the mean in evaluation mode."""
         if not self.training:
             return h * (1 - self.dropnode)
         return h * h.new_empty(h.size(0), 1).bernoulli_(1 - self.dropnode)
@@ -96,7 +94,7 @@ class GRAND(GraphModel):
     def training_objective(
         self, x: Tensor, graph: Tensor | Adjacency, nodes: Tensor, labels: Tensor, loss: Loss
     ) -> tuple[Tensor, Tensor]:
-        r"""The loss, and how far random propagations are from agreeing.
+        r"""Compute the supervised loss plus the consistency loss.
 
         With the logits :math:`Z^{(s)}` of :math:`S` random propagations and :math:`p_i^{(s)} = \mathrm{softmax}(Z_i^{(s)})`,
 
@@ -105,11 +103,11 @@ class GRAND(GraphModel):
             \lVert \bar p'_i - p_i^{(s)} \rVert^2, \qquad
             \bar p'_{ic} \propto \Bigl(\tfrac{1}{S} \sum_s p_{ic}^{(s)}\Bigr)^{1 / T}.
 
-        Labels are needed at some nodes, agreement is asked of all. :math:`\bar p'` is taken as given: no gradient flows
-        through it.
+        The supervised loss uses the training nodes, the consistency loss all nodes. No gradient flows through
+        :math:`\bar p'`.
 
         Returns:
-            This sum, and the mean of the samples' logits at the nodes that count.
+            Objective, and the mean logits of the samples at the training nodes.
         """
         h, adjacency = self.encode(x), as_adjacency(graph, None, num_nodes=x.size(0), dtype=x.dtype)
         logits = torch.stack([self.diffuse(h, adjacency) for _ in range(self.samples)])
@@ -120,7 +118,7 @@ class GRAND(GraphModel):
 
 
 def mixed_order(h: Tensor, adjacency: Adjacency, K: int) -> Tensor:
-    r"""The mean :math:`\tfrac{1}{K + 1} \sum_{k=0}^K \hat A^k H` of all orders of propagation up to ``K``."""
+    r"""Return the mean :math:`\tfrac{1}{K + 1} \sum_{k=0}^K \hat A^k H` of all orders of propagation up to ``K``."""
     total = h
     for _ in range(K):
         h = propagate(adjacency, h)
@@ -129,7 +127,7 @@ def mixed_order(h: Tensor, adjacency: Adjacency, K: int) -> Tensor:
 
 
 def sharpen(p: Tensor, temperature: float) -> Tensor:
-    r"""Surer probabilities, :math:`p_{ic}^{1 / T} / \sum_j p_{ij}^{1 / T}`.
+    r"""Sharpen probabilities: :math:`p_{ic}^{1 / T} / \sum_j p_{ij}^{1 / T}`.
 
     >>> sharpen(torch.tensor([[0.5, 0.25, 0.25]]), 0.5)
     tensor([[0.6667, 0.1667, 0.1667]])

@@ -1,4 +1,4 @@
-"""Save and load models of the library: tensors in safetensors, settings in its JSON header. Nothing is unpickled."""
+"""Save and load models of the library, as safetensors files with the settings in the header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _FORMAT = 1
 
 
 def save(model: nn.Module, path: str | Path) -> None:
-    """Write a model of the library: its class, settings and parameters.
-
-    The file appears whole or not at all.
+    """Write a model of the library: its class, settings and parameters. The file is written atomically.
 
     >>> from edgeproof.models import GCN
     >>> path = getfixture("tmp_path") / "model.safetensors"
@@ -28,8 +26,8 @@ def save(model: nn.Module, path: str | Path) -> None:
     """
     if not isinstance(model, GraphModel) or not is_listed(model):
         raise TypeError(
-            f"expected a model of edgeproof.models, got {type(model).__qualname__} of {type(model).__module__}; to keep a "
-            "model of your own, use safetensors.torch.save_model"
+            f"expected a model of edgeproof.models, got {type(model).__qualname__} of {type(model).__module__}: use "
+            "safetensors.torch.save_model for your own models"
         )
     header = {
         "format": _FORMAT,
@@ -42,26 +40,26 @@ def save(model: nn.Module, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> GraphModel:
-    """Read a model that :func:`save` wrote, in evaluation mode and on the CPU.
+    """Read a model written by :func:`save`, in evaluation mode and on the CPU.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, foreign, or written by a newer version of the library.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged, has another format, or was written by a newer version of the library.
     """
     header, tensors = read_tensors(path)
     if not isinstance(header.get("format"), int) or "model" not in header:
-        raise ValueError(f"{path} holds no model: it is no file of edgeproof.save")
+        raise ValueError(f"expected a file written by edgeproof.save, got {path} without a model")
     if header["format"] > _FORMAT:
         raise ValueError(
             f"{path} was written by edgeproof {header.get('version')} in format {header['format']}; "
-            f"this is edgeproof {__version__}, which reads up to format {_FORMAT}: upgrade it"
+            f"edgeproof {__version__} reads up to format {_FORMAT}: upgrade edgeproof"
         )
     try:
         settings = dict(header["settings"])
         sizes = settings.pop("in_channels"), settings.pop("out_channels")
         if settings.get("num_layers", 1) > len(tensors):
             raise ValueError(f"{settings['num_layers']} layers in {len(tensors)} tensors")
-        # Without memory first: a header that lies about its sizes must not get gigabytes allocated.
+        # On the meta device first: a header with wrong sizes must not allocate gigabytes.
         with torch.device("meta"):
             expected = build(header["model"], *sizes, settings).state_dict()
         _check_shapes(tensors, expected)
@@ -70,14 +68,14 @@ def load(path: str | Path) -> GraphModel:
         model.to(dtypes.pop() if len(dtypes) == 1 else torch.float32)
         model.load_state_dict(tensors)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{path} does not describe a model: {error}") from error
+        raise ValueError(f"{path} does not contain a valid model: {error}") from error
     return model.eval()
 
 
 def _check_shapes(tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     if tensors.keys() != expected.keys():
-        odd = sorted(tensors.keys() ^ expected.keys())
-        raise ValueError(f"its tensors are not those of the model it names: {', '.join(odd[:5])}")
+        differing = sorted(tensors.keys() ^ expected.keys())
+        raise ValueError(f"its tensors do not match the model in its header: {', '.join(differing[:5])}")
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
             raise ValueError(f"{name} has shape {list(tensor.shape)}, expected {list(expected[name].shape)}")

@@ -1,4 +1,4 @@
-"""The multi-layer perceptron: a model that hears no neighbour, and the front half of those that do."""
+"""Multi-layer perceptron: a model that ignores the graph, and the encoder of diffusion models."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from edgeproof.propagation import Adjacency
 class MLP(GraphModel):
     r"""Multi-layer perceptron, :math:`H^{(l)} = \mathrm{ReLU}(H^{(l-1)} W_l^\top + b_l)`, the last layer linear.
 
-    Dropout comes before every layer. No edge changes its output: the ceiling of robustness, and the floor of
-    what a graph model must beat.
+    Dropout is applied before every layer. Edges do not affect the output, so it is the baseline that a graph model must beat
+    under attack.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the hidden layers.
-        num_layers: number of linear layers.
-        dropout: share of inputs dropped before every layer while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of linear layers.
+        dropout: Dropout probability before every layer.
 
     >>> MLP(10, 3)
     MLP(in_channels=10, out_channels=3, hidden_channels=64, num_layers=2, dropout=0.2)

@@ -1,4 +1,8 @@
-"""Whether a model is one that attacks can be believed on: asked before any long run."""
+"""Probes of a model: whether attacks, certificates and adversarial training give correct results for it.
+
+The single probes and their tolerances are in :mod:`edgeproof.propagation.autograd_path`, because the edge-gradient engine uses
+them, too.
+"""
 
 from __future__ import annotations
 
@@ -10,69 +14,77 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_module
+from edgeproof._checks import check_data, check_module, describe
 from edgeproof._modules import caching_layer, eval_mode
-from edgeproof.propagation import EdgeGradientEngine
-from edgeproof.propagation.autograd_path import HOLDS_A_GRAPH, every_logit, nodes_interact, some_pairs
-from edgeproof.propagation.batched_graphs import EncodeDiffuse
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse
+from edgeproof.propagation.autograd_path import (
+    IGNORES_EDGES,
+    batching_is_exact,
+    nodes_interact,
+    probe_pairs,
+    same_logits,
+    weighted_logit_sum,
+)
 from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg_layers
 
-# Equal up to rounding, relative to the largest logit.
-_EQUAL = {torch.float32: 1e-4, torch.float64: 1e-9}
-# Share of the edges that is taken away to see what a model does on another graph.
-_TAKEN_AWAY = 0.1
+__all__ = ["ModelCheck", "ProbeResult", "batching_is_exact", "check_model", "encode_once", "same_logits"]
+
+# Fraction of the edges removed to get a second graph.
+_REMOVED = 0.1
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One thing that was asked.
+class ProbeResult:
+    """Result of one probe.
 
     Args:
-        question: what was asked.
-        fine: whether the answer is what the library needs; none where an earlier answer made it pointless to ask.
-        says: the answer, in words.
+        question: Property that was tested.
+        passed: Whether the model has the property. None if it was not tested or is not required.
+        detail: Explanation.
     """
 
     question: str
-    fine: bool | None
-    says: str
+    passed: bool | None
+    detail: str
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What :func:`check_model` found.
+    """Result of :func:`check_model`.
 
     Args:
-        answers: to all questions, in order.
-        path: how its edge gradients are computed, ``"propagate"`` (fast) or ``"autograd"`` (slow, any model); none if they
-            cannot be.
+        results: Results of all probes, in order.
+        path: How edge gradients are computed: ``"propagate"`` (fast) or ``"autograd"`` (slow, any model with edge weights).
+            None if they cannot be computed.
     """
 
-    answers: tuple[Answer, ...]
+    results: tuple[ProbeResult, ...]
     path: str | None
 
     @property
     def problems(self) -> list[str]:
-        """What stands in the way of attacks, certificates and adversarial training; empty if nothing does."""
-        return [f"{answer.question} {answer.says}" for answer in self.answers if answer.fine is False]
+        """Failed probes: each makes attacks, certificates or adversarial training fail or give wrong results."""
+        return [f"{result.question} {result.detail}" for result in self.results if result.passed is False]
 
     @property
     def ok(self) -> bool:
-        """Whether there are no problems."""
+        """Whether no probe failed."""
         return not self.problems
 
     def __str__(self) -> str:
         signs = {True: "yes", False: "NO", None: "-"}
-        width = max(len(answer.question) for answer in self.answers)
-        return "\n".join(f"{one.question:<{width}}  {signs[one.fine]:<3}  {one.says}" for one in self.answers)
+        width = max(len(result.question) for result in self.results)
+        return "\n".join(
+            f"{result.question:<{width}}  {signs[result.passed]:<3}  {result.detail}" for result in self.results
+        )
 
 
 def check_model(model: nn.Module, data: Data) -> ModelCheck:
-    """Ask a model everything that attacks take for granted; takes a few forward passes, and leaves the model as it was.
+    """Test a model for everything that attacks assume. This takes a few forward passes and leaves the model unchanged.
 
     Args:
-        model: any module called as ``model(x, edge_index)`` or ``model(x, edge_index, edge_weight)``, on the graph's device.
-        data: a graph of the kind that it is for.
+        model: Any module called as ``model(x, edge_index)`` or ``model(x, edge_index, edge_weight)``, on the graph's device.
+        data: Graph of the kind that the model is used on.
 
     >>> from edgeproof import datasets
     >>> from torch_geometric.nn.models import GraphSAGE
@@ -87,151 +99,146 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     """
     check_module(model)
     check_data(data, labels=False)
-    asked, no_copy = _Asked(), _why_not_copied(model)
+    copy_problem = _copy_problem(model)
 
     def fresh() -> nn.Module:
-        """A copy, for a model that remembers a graph must not remember one of these; itself where there is none."""
-        return copy.deepcopy(model) if no_copy is None else model
+        """Return a copy, so that a model that caches a graph does not cache one of these; the model if it has no copy."""
+        return copy.deepcopy(model) if copy_problem is None else model
 
     with torch.no_grad():
-        logits = asked.runs(lambda: _answer(fresh(), data))
+        result, logits = _probe_run(lambda: _run(fresh(), data))
         if logits is None:
-            return ModelCheck(tuple(asked.answers), None)
-        asked.repeats(_answer(fresh(), data), logits)
-        fewer = _with_fewer_edges(data)
-        other, after = _answer(fresh(), fewer), fresh()
-        _answer(after, data)
-        asked.forgets(model, _answer(after, fewer), other, no_copy)
-    listens = not _equal(logits, other)
-    if not asked.listens(listens, lambda: _nodes_hear_each_other(fresh(), data)):
-        return ModelCheck(tuple(asked.answers), None)
-    path = asked.has_gradients(fresh(), data, listens)
-    return ModelCheck(tuple(asked.answers), path)
+            return ModelCheck((result,), None)
+        results = [result, _probe_determinism(_run(fresh(), data), logits)]
+        fewer_edges = _remove_edges(data)
+        expected, used = _run(fresh(), fewer_edges), fresh()
+        _run(used, data)
+        results.append(_probe_caching(model, _run(used, fewer_edges), expected, copy_problem))
+    depends = not same_logits(logits, expected)
+    results.append(_probe_edges(depends, lambda: _nodes_interact(fresh(), data)))
+    if results[-1].passed is False:
+        return ModelCheck(tuple(results), None)
+    gradient_results, path = _probe_gradients(fresh(), data, depends)
+    return ModelCheck((*results, *gradient_results), path)
 
 
-class _Asked:
-    """The questions, one method each."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-
-    def _note(self, question: str, fine: bool | None, says: str) -> None:
-        self.answers.append(Answer(question, fine, says))
-
-    def runs(self, call: Callable[[], Tensor]) -> Tensor | None:
-        question = "runs on this graph?"
-        try:
-            logits = call()
-        except Exception as error:
-            self._note(
-                question,
-                False,
-                f"called as model(x, edge_index) it raised {type(error).__name__}: {error}; if it takes its graph in another "
-                "form, a wrapper can make it from the edges, see 'A model over a sparse matrix' in docs/your-model.md",
-            )
-            return None
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(1) < 2 or not logits.is_floating_point():
-            shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            self._note(question, False, f"expected logits of shape [nodes, classes], got {shape}")
-            return None
-        if not bool(logits.isfinite().all()):
-            self._note(question, False, f"{int((~logits.isfinite()).sum())} of its logits are not finite")
-            return None
-        self._note(question, True, f"logits of {logits.size(0)} nodes and {logits.size(1)} classes")
-        return logits
-
-    def repeats(self, again: Tensor, logits: Tensor) -> None:
-        same = _equal(again, logits)
-        says = "the same graph, the same logits" if same else "two looks at the same graph differ in evaluation mode"
-        self._note("deterministic in evaluation?", same, says)
-
-    def forgets(self, model: nn.Module, after: Tensor, alone: Tensor, no_copy: str | None) -> None:
-        question = "sees every graph anew?"
-        layer = caching_layer(model)
-        if layer is not None:
-            self._note(question, False, f"{layer} has cached=True and answers every graph with the first one it saw")
-        elif no_copy is not None:
-            self._note(question, None, f"not asked: {no_copy}, and only a copy can meet a graph as its first")
-        elif not _equal(after, alone):
-            self._note(question, False, "what it says of a graph depends on the graph that it saw before")
-        else:
-            self._note(question, True, "no graph changes what it says of the next")
-
-    def listens(self, listens: bool, nodes_interact: Callable[[], bool]) -> bool:
-        question = "depends on the edges?"
-        if listens:
-            self._note(question, True, "fewer edges change its logits")
-        elif nodes_interact():
-            self._note(question, False, f"it {HOLDS_A_GRAPH}")
-            return False
-        else:
-            self._note(question, True, "no edge matters to it, so no attack on edges can do anything")
-        return True
-
-    def has_gradients(self, model: nn.Module, data: Data, listens: bool) -> str | None:
-        weights, gradient = "weight 0 is no edge?", "differentiable in the edges?"
-        nodes = torch.arange(data.x.size(0), device=data.x.device)
-        try:
-            engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=every_logit)
-        except Exception as error:
-            self._note(weights, False, str(error))
-            self._note(gradient, None, "not asked")
-            return None
-        self._note(weights, True, _where_weights_come_from(model, data))
-        found = engine().at(torch.cat([data.edge_index[:, :256], some_pairs(data).both], dim=1))
-        differs = bool(found.isfinite().all()) and (bool(found.any()) or not listens)
-        how = {"propagate": "fast, from node quantities", "autograd": "slow, pair by pair in the graph"}[engine.path]
-        says = how if differs else "its logits change with the edges, but the gradient is zero or not finite"
-        self._note(gradient, differs, says)
-        return engine.path
+def encode_once(model: nn.Module, data: Data) -> Tensor | None:
+    """Return the encoded features of a model in two parts, or None if ``forward`` is more than these parts."""
+    if not isinstance(model, EncodeDiffuse):
+        return None
+    with eval_mode(model), torch.no_grad():
+        encoded = model.encode(data.x)
+        logits = model.diffuse(encoded, Adjacency.from_data(data))
+        expected = model(data.x, data.edge_index)
+    return encoded if same_logits(logits, expected) else None
 
 
-def _where_weights_come_from(model: nn.Module, data: Data) -> str:
+def _probe_run(call: Callable[[], object]) -> tuple[ProbeResult, Tensor | None]:
+    question = "runs on this graph?"
+    try:
+        logits = call()
+    except Exception as error:
+        detail = (
+            f"called as model(x, edge_index) it raised {type(error).__name__}: {error}. If it takes its graph in another form, "
+            "wrap it as shown in docs/your-model.md, 'A model over a sparse matrix'"
+        )
+        return ProbeResult(question, False, detail), None
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(1) < 2 or not logits.is_floating_point():
+        detail = f"expected floating-point logits of shape [nodes, classes], got {describe(logits)}"
+        return ProbeResult(question, False, detail), None
+    if not bool(logits.isfinite().all()):
+        return ProbeResult(question, False, f"{int((~logits.isfinite()).sum())} logits are not finite"), None
+    return ProbeResult(question, True, f"logits of {logits.size(0)} nodes and {logits.size(1)} classes"), logits
+
+
+def _probe_determinism(second: Tensor, first: Tensor) -> ProbeResult:
+    same = same_logits(second, first)
+    detail = "two runs give the same logits" if same else "two runs on the same graph give different logits"
+    return ProbeResult("deterministic in evaluation mode?", same, detail)
+
+
+def _probe_caching(model: nn.Module, after_other_graph: Tensor, alone: Tensor, copy_problem: str | None) -> ProbeResult:
+    question = "no cached graph?"
+    layer = caching_layer(model)
+    if layer is not None:
+        return ProbeResult(question, False, f"{layer} has cached=True and reuses the first graph for every later call")
+    if copy_problem is not None:
+        return ProbeResult(question, None, f"not tested, because the model {copy_problem}")
+    if not same_logits(after_other_graph, alone):
+        return ProbeResult(question, False, "the logits depend on the graph of an earlier call")
+    return ProbeResult(question, True, "the logits do not depend on earlier calls")
+
+
+def _probe_edges(depends: bool, nodes_interact: Callable[[], bool]) -> ProbeResult:
+    question = "depends on edges?"
+    if depends:
+        return ProbeResult(question, True, "removing edges changes the logits")
+    if nodes_interact():
+        return ProbeResult(question, False, f"the model {IGNORES_EDGES}")
+    return ProbeResult(question, None, "edges do not affect the logits, so no attack on edges has an effect")
+
+
+def _probe_gradients(model: nn.Module, data: Data, depends: bool) -> tuple[list[ProbeResult], str | None]:
+    zero_weight, differentiable = "zero-weight edge = no edge?", "differentiable in edge weights?"
+    nodes = torch.arange(data.x.size(0), device=data.x.device)
+    try:
+        engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=weighted_logit_sum)
+    except Exception as error:
+        return [ProbeResult(zero_weight, False, str(error)), ProbeResult(differentiable, None, "not tested")], None
+    gradient = engine().at(torch.cat([data.edge_index[:, :256], probe_pairs(data).both], dim=1))
+    passed = bool(gradient.isfinite().all()) and (bool(gradient.any()) or not depends)
+    detail = {
+        "propagate": "path 'propagate' (fast, from node quantities)",
+        "autograd": "path 'autograd' (slow, pairs added to the graph)",
+    }[engine.path]
+    if not passed:
+        detail = "edges change the logits, but the edge gradient is zero or not finite"
+    return [
+        ProbeResult(zero_weight, True, _source_of_weights(model, data)),
+        ProbeResult(differentiable, passed, detail),
+    ], engine.path
+
+
+def _source_of_weights(model: nn.Module, data: Data) -> str:
     if isinstance(model, EncodeDiffuse):
-        return "written for it"
+        return "model in two parts, encode and diffuse"
     try:
         convert_pyg_layers(model, data)
     except UnsupportedLayerError as error:
         return f"by its own edge_weight ({error})"
-    return "by its layers of torch_geometric, which are known here"
+    return "by its PyG layers, all of which are supported"
 
 
-def _why_not_copied(model: nn.Module) -> str | None:
-    """What keeps a model from being copied, if anything: a lock, or a tensor with a history that it has kept."""
+def _copy_problem(model: nn.Module) -> str | None:
+    """Return why a model cannot be copied (a lock, a tensor with autograd history), or None if it can."""
     try:
         copy.deepcopy(model)
     except Exception as error:
-        return f"it cannot be copied ({type(error).__name__}: {error})"
+        return f"cannot be copied ({type(error).__name__}: {error})"
     return None
 
 
-def _nodes_hear_each_other(model: nn.Module, data: Data) -> bool:
-    # A graph without edges shows nothing.
+def _nodes_interact(model: nn.Module, data: Data) -> bool:
+    # Without edges, no interaction is expected.
     if not data.edge_index.numel():
         return False
     with eval_mode(model):
         return nodes_interact(model, data)
 
 
-def _answer(model: nn.Module, data: Data) -> Tensor:
+def _run(model: nn.Module, data: Data) -> Tensor:
     with eval_mode(model):
         logits: Tensor = model(data.x, data.edge_index)
     return logits
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape:
-        return False
-    return bool((one - other).abs().max() <= _EQUAL.get(one.dtype, 1e-2) * other.abs().max() + 1e-12)
-
-
-def _with_fewer_edges(data: Data) -> Data:
-    """The graph without some of its edges, always the same ones."""
+def _remove_edges(data: Data) -> Data:
+    """Return the graph without a random fraction of its edges, the same for every call."""
     row, col = data.edge_index
     low, high = torch.minimum(row, col), torch.maximum(row, col)
     _, edge = (low * data.x.size(0) + high).unique(return_inverse=True)
     draw = torch.rand(int(edge.max()) + 1 if edge.numel() else 0, generator=torch.Generator().manual_seed(0))
-    keep = (draw.argsort().argsort() >= max(1, int(_TAKEN_AWAY * draw.numel()))).to(row.device)
-    fewer = copy.copy(data)
-    fewer.edge_index = data.edge_index[:, keep[edge]]
-    return fewer
+    keep = (draw.argsort().argsort() >= max(1, int(_REMOVED * draw.numel()))).to(row.device)
+    fewer_edges = copy.copy(data)
+    fewer_edges.edge_index = data.edge_index[:, keep[edge]]
+    return fewer_edges

@@ -1,4 +1,4 @@
-"""Every model by name."""
+"""Registry of models by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODELS: dict[str, type[GraphModel]] = {
 
 
 def available() -> list[str]:
-    """Names of all models.
+    """Return the names of all models.
 
     >>> available()
     ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP', 'SoftMedianGDC']
@@ -34,7 +34,7 @@ def available() -> list[str]:
 
 
 def is_listed(model: object) -> bool:
-    """Whether ``model`` is exactly one of :func:`available`, so that its name and settings say all about its shape."""
+    """Return whether the type of ``model`` is registered, so that its name and settings determine its architecture."""
     return _MODELS.get(type(model).__name__) is type(model)
 
 
@@ -46,25 +46,25 @@ def build(
     *,
     seed: int | None = None,
 ) -> GraphModel:
-    """A model by name, with initial parameters that depend on ``seed`` alone.
+    """Build a model by name.
 
     Args:
-        name: one of :func:`available`.
-        in_channels: features per node.
-        out_channels: classes.
-        settings: further arguments of the model's constructor.
-        seed: for the initial parameters; without it they come from torch's global generator.
+        name: One of :func:`available`.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        settings: Further arguments of the model's constructor.
+        seed: Seed of the initial parameters. Default: torch's global generator.
 
     >>> build("GCN", 10, 4, {"hidden_channels": 8}, seed=0)
     GCN(in_channels=10, out_channels=4, hidden_channels=8, num_layers=2, dropout=0.5)
     """
     constructor = look_up("model", name, _MODELS)
     settings = dict(settings or {})
-    known = [key for key in inspect.signature(constructor).parameters if not key.endswith("_channels")]
-    known.append("hidden_channels")
+    names = [key for key in inspect.signature(constructor).parameters if not key.endswith("_channels")]
+    names.append("hidden_channels")
     for key in settings:
-        if key not in known:
-            raise unknown_name(f"setting of {name}", key, known)
+        if key not in names:
+            raise unknown_name(f"setting of {name}", key, names)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)

@@ -7,35 +7,40 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from edgeproof._checks import check_fraction, check_int, is_number
 from edgeproof.kernels import dispatch
-from edgeproof.models.base import GraphModel, check_positive, check_share
+from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency, as_adjacency, top_ppr
 
-# Numbers that the neighbours of some rows say together: beyond it the rows are taken in parts.
-_BLOCK = 1 << 23
-# An exponent beyond this is cut off: only a neighbour of weight 0 can have one.
-_MOST = 60.0
+# Default size of the gathered neighbor features of a block of rows, in elements.
+_BLOCK_SIZE = 1 << 23
+# Exponents are clipped here. Only zero-weight neighbors can exceed it.
+_MAX_EXPONENT = 60.0
 
 
-def soft_median(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
-    r"""The soft weighted median of each row's neighbours.
+def soft_median(
+    x: Tensor, values: Tensor, index: Tensor, temperature: float, *, block_size: int = _BLOCK_SIZE
+) -> Tensor:
+    r"""Compute the soft weighted median of each row's neighbors.
 
-    With :math:`\bar x_u` the weighted median of the neighbours of row :math:`u`, dimension by dimension,
+    With :math:`\bar x_u` the weighted median of the neighbors of row :math:`u` in each dimension,
 
     .. math::
         o_u = \Bigl(\sum_v a_{uv}\Bigr) \frac{\sum_v s_{uv} a_{uv} x_v}{\sum_v s_{uv} a_{uv}}, \qquad
         s_{uv} = \mathrm{softmax}_v \bigl(-c_{uv} / T\bigr), \qquad
         c_{uv} = \lVert \bar x_u - x_v \rVert_2 / \sqrt d.
 
-    A high temperature :math:`T` gives the weighted sum, a low one the neighbour that is nearest to the median. Weight 0 is no
-    neighbour, and a row without neighbours gives 0. Differentiable in ``x`` and ``values``, but for the choice of whose values
-    the medians are.
+    A high temperature :math:`T` gives the weighted sum, a low one the neighbor nearest to the median. A neighbor of weight 0
+    has no effect, and a row without neighbors gives 0. Differentiable in ``x`` and ``values``, except for the choice of the
+    nodes whose values are the medians.
 
     Args:
-        x: what each node says, shape ``[nodes, channels]``.
-        values: :math:`a`, not negative, shape ``[rows, k]``.
-        index: the neighbours :math:`v` of each row, shape ``[rows, k]``.
-        temperature: :math:`T`.
+        x: Features, shape ``[nodes, channels]``.
+        values: Non-negative weights :math:`a`, shape ``[rows, k]``.
+        index: Neighbors :math:`v` of each row, shape ``[rows, k]``.
+        temperature: :math:`T`, > 0.
+        block_size: Elements of gathered neighbor features at once. Larger inputs are processed in blocks of rows, which the
+            backward pass computes again.
 
     Returns:
         :math:`o`, shape ``[rows, channels]``.
@@ -57,53 +62,52 @@ def soft_median(x: Tensor, values: Tensor, index: Tensor, temperature: float) ->
         raise ValueError(
             f"expected an index between 0 and {x.size(0) - 1}, got {int(index.min())} to {int(index.max())}"
         )
-    return _in_parts(x, values, index, temperature)
+    return _soft_median_blocks(x, values, index, temperature, block_size)
 
 
-def _in_parts(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
-    """The same without questions, which a GPU would have to wait for."""
-    size = max(1, _BLOCK // max(1, index.size(1) * x.size(1)))
+def _soft_median_blocks(
+    x: Tensor, values: Tensor, index: Tensor, temperature: float, block_size: int = _BLOCK_SIZE
+) -> Tensor:
+    """Compute :func:`soft_median` without its checks, which would cause host-device syncs."""
+    size = max(1, block_size // max(1, index.size(1) * x.size(1)))
     if index.size(0) <= size:
         return _soft_median(x, values, index, temperature)
-    # Backwards every part is computed again: what its neighbours say is held for one part at a time.
-    parts = [
-        checkpoint(_soft_median, x, *part, temperature, use_reentrant=False, preserve_rng_state=False)
-        for part in zip(values.split(size), index.split(size), strict=True)
+    blocks = [
+        checkpoint(_soft_median, x, *block, temperature, use_reentrant=False, preserve_rng_state=False)
+        for block in zip(values.split(size), index.split(size), strict=True)
     ]
-    return torch.cat(parts)
+    return torch.cat(blocks)
 
 
 def _soft_median(x: Tensor, values: Tensor, index: Tensor, temperature: float) -> Tensor:
     if not index.numel():
         return x.new_zeros(index.size(0), x.size(1))
     median = x.gather(0, dispatch.weighted_median(x.detach(), values.detach(), index))
-    heard = F.embedding(index, x)
-    distance = torch.linalg.vector_norm(median[:, None] - heard, dim=2) / x.size(1) ** 0.5
-    # The softmax needs no denominator, which cancels out; subtracting the nearest neighbour's distance, which does so, too,
-    # keeps the sum above 0. Neighbours of weight 0 have no say in it, and their own exp, which only their gradient sees, is
-    # kept finite.
+    neighbors = F.embedding(index, x)
+    distance = torch.linalg.vector_norm(median[:, None] - neighbors, dim=2) / x.size(1) ** 0.5
+    # The denominator of the softmax cancels out, and so does the nearest neighbor's distance; subtracting it keeps the sum
+    # above 0. Zero-weight neighbors do not count for it; their exponent, which only their gradient uses, is clipped.
     nearest = torch.where(values > 0, distance.detach(), torch.inf).amin(dim=1, keepdim=True)
     nearest = torch.where(nearest.isinf(), 0.0, nearest)
-    share = values * ((nearest - distance) / temperature).clamp(max=_MOST).exp()
-    total = share.sum(dim=1, keepdim=True)
-    # Without neighbours 0 / 1.
+    weight = values * ((nearest - distance) / temperature).clamp(max=_MAX_EXPONENT).exp()
+    total = weight.sum(dim=1, keepdim=True)
+    # Rows without neighbors are 0 / 1.
     scale = values.sum(dim=1, keepdim=True) / torch.where(total > 0, total, 1.0)
-    return scale * torch.einsum("rk,rkc->rc", share, heard)
+    return scale * torch.einsum("rk,rkc->rc", weight, neighbors)
 
 
 class SoftMedianConv(nn.Module):
-    r"""One layer: a linear map, and the :func:`soft_median` of the neighbours.
+    r"""Graph convolution that aggregates by :func:`soft_median`.
 
     .. math::
         o_u = b + \mathrm{softmedian}_v \bigl(A_{uv}, x_v W\bigr)
 
-    The weights of the edges count as they are: for those of a graph convolution hand it
-    ``adjacency.normalized(self_loops=True)``.
+    Edge weights are not normalized. Pass ``adjacency.normalized(self_loops=True)`` for those of a GCN.
 
     Args:
-        in_channels: features per node.
-        out_channels: width of what comes out.
-        temperature: :math:`T`.
+        in_channels: Number of input features.
+        out_channels: Number of output features.
+        temperature: Temperature :math:`T` of the soft median.
 
     >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> SoftMedianConv(10, 4)(x, edge_index).shape
@@ -112,25 +116,25 @@ class SoftMedianConv(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, temperature: float = 0.2) -> None:
         super().__init__()
-        check_positive(in_channels=in_channels, out_channels=out_channels)
+        check_int(1, in_channels=in_channels, out_channels=out_channels)
         _check_temperature(temperature)
         self.in_channels, self.out_channels, self.temperature = in_channels, out_channels, temperature
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(in_channels, out_channels)))
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
-        """Shape ``[nodes, in_channels]`` to ``[nodes, out_channels]``; see :meth:`GraphModel.forward`."""
+        """Map shape ``[nodes, in_channels]`` to ``[nodes, out_channels]``; see :meth:`GraphModel.forward`."""
         _check_weights(edge_weight)
         adjacency = as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype)
         h = x @ self.weight
         out = torch.zeros_like(h)
-        for nodes, values, index in _neighbourhoods(adjacency):
-            out = out.index_copy(0, nodes, _in_parts(h, values, index, self.temperature))
+        for nodes, values, index in _neighborhoods(adjacency):
+            out = out.index_copy(0, nodes, _soft_median_blocks(h, values, index, self.temperature))
         return out + self.bias
 
 
 class SoftMedianGDC(GraphModel):
-    r"""A graph convolutional network that listens to medians, over a diffused graph.
+    r"""Graph convolutional network that aggregates by :func:`soft_median` over a diffused graph.
 
     .. math::
         H^{(l)} = \mathrm{ReLU}\bigl(\mathrm{softmedian}(S, H^{(l-1)} W_l) + b_l\bigr), \qquad
@@ -138,20 +142,20 @@ class SoftMedianGDC(GraphModel):
         \Pi = \alpha \bigl(I - (1 - \alpha) \hat A\bigr)^{-1}, \qquad
         \hat A = D^{-1/2} (A + I) D^{-1/2},
 
-    where :math:`\Pi^k` has the ``k`` largest entries in each row of :math:`\Pi`; the last layer without ReLU, with dropout
-    between layers. Every graph that the model is shown is diffused anew: an attack that did not see through the diffusion
-    would only fool itself. The cost of that grows with the square of the nodes, so graphs do not run side by side. What
-    :func:`soft_median` and :func:`~edgeproof.propagation.top_ppr` choose is not differentiated.
+    where :math:`\Pi^k` has the ``k`` largest entries in each row of :math:`\Pi`; without ReLU in the last layer, and with
+    dropout between layers. Every input graph is diffused again, so attacks differentiate through the diffusion. Its cost grows
+    with the square of the number of nodes, so certificates do not batch graphs. The choices of :func:`soft_median` and
+    :func:`~edgeproof.propagation.top_ppr` are not differentiated.
 
     Args:
-        in_channels: features per node.
-        out_channels: classes.
-        hidden_channels: width of the hidden layers.
-        num_layers: number of convolutions.
-        alpha: the chance to return to the start in every step of the diffusion.
-        k: neighbours of each node after the diffusion.
-        temperature: of the soft median.
-        dropout: share of hidden units dropped after every ReLU while training.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        hidden_channels: Width of the hidden layers.
+        num_layers: Number of convolutions.
+        alpha: Teleport probability of the diffusion.
+        k: Number of neighbors of each node after the diffusion.
+        temperature: Temperature of the soft median.
+        dropout: Dropout probability after every ReLU.
 
     >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> SoftMedianGDC(10, 4)(x, edge_index).shape
@@ -173,8 +177,8 @@ class SoftMedianGDC(GraphModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_positive(k=k)
-        check_share(alpha=alpha)
+        check_int(1, k=k)
+        check_fraction(alpha=alpha)
         if not alpha:
             raise ValueError(f"expected alpha > 0, got {alpha!r}")
         _check_temperature(temperature)
@@ -183,7 +187,7 @@ class SoftMedianGDC(GraphModel):
         self.biases = nn.ParameterList(torch.zeros(width) for _, width in self.layer_sizes)
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits of every node; see :meth:`GraphModel.forward`. No weight may be negative."""
+        """Return the logits of every node; see :meth:`GraphModel.forward`. Edge weights must be >= 0."""
         _check_weights(edge_weight)
         return super().forward(x, edge_index, edge_weight)
 
@@ -196,40 +200,39 @@ class SoftMedianGDC(GraphModel):
         return self.convolve(h, values / values.sum(dim=1, keepdim=True), index)
 
     def convolve(self, h: Tensor, values: Tensor, index: Tensor) -> Tensor:
-        """Hidden states to logits, over neighbours that are given as :func:`soft_median` takes them."""
-        h = _in_parts(h, values, index, self.temperature) + self.biases[0]
+        """Map hidden states to logits, with neighbors in the form of :func:`soft_median`."""
+        h = _soft_median_blocks(h, values, index, self.temperature) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = F.dropout(h.relu(), self.dropout, self.training)
-            h = _in_parts(h @ weight, values, index, self.temperature) + bias
+            h = _soft_median_blocks(h @ weight, values, index, self.temperature) + bias
         return h
 
 
-def _neighbourhoods(adjacency: Adjacency) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Rows, and the weights and columns of their entries, for rows of about one length at a time.
+def _neighborhoods(adjacency: Adjacency) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return groups of rows of similar length: their nodes, and the weights and columns of their entries.
 
-    Padded to the longest of them, of less than twice the length, so that all together hold less than twice the entries. What
-    pads has weight 0.
+    Rows are padded with weight 0 to the longest of their group, which is less than twice the length of the shortest.
     """
     pattern = adjacency.pattern
     length = pattern.rowptr.diff()
-    # Rows of 1 entry, of 2 and 3, of 4 to 7 ...
+    # Groups of 1 entry, of 2 to 3, of 4 to 7, ...
     level = torch.frexp(length.double()).exponent
-    found = []
-    for one in level.unique():
-        nodes = (level == one).nonzero().squeeze(1)
+    groups = []
+    for group in level.unique():
+        nodes = (level == group).nonzero().squeeze(1)
         slot = torch.arange(int(length[nodes].max()), device=nodes.device)
-        there = slot < length[nodes][:, None]
-        place = torch.where(there, pattern.rowptr[nodes][:, None] + slot, 0)
-        found.append((nodes, torch.where(there, adjacency.weight[place], 0.0), pattern.col[place]))
-    return found
+        is_entry = slot < length[nodes][:, None]
+        position = torch.where(is_entry, pattern.rowptr[nodes][:, None] + slot, 0)
+        groups.append((nodes, torch.where(is_entry, adjacency.weight[position], 0.0), pattern.col[position]))
+    return groups
 
 
 def _check_weights(weight: Tensor | None) -> None:
-    """Raise for a negative weight or NaN: no median is defined by them."""
+    """Raise for negative weights and NaN, for which no weighted median is defined."""
     if weight is not None and not bool((weight >= 0).all()):
         raise ValueError(f"expected weights >= 0, got {float(weight[~(weight >= 0)][0])}")
 
 
 def _check_temperature(temperature: float) -> None:
-    if not isinstance(temperature, (int, float)) or not temperature > 0:
+    if not is_number(temperature) or not temperature > 0:
         raise ValueError(f"expected temperature > 0, got {temperature!r}")

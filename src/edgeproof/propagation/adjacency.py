@@ -1,7 +1,7 @@
-r"""A weighted graph in the form that propagation needs, built once and reused.
+r"""Weighted graphs as sparse matrices, built once and reused for every propagation.
 
-Rows are receivers and columns senders: entry :math:`A_{uv}` weighs what :math:`u` hears from :math:`v`, so an
-edge ``edge_index[:, e] = (v, u)`` of PyG stands in row :math:`u`. For undirected graphs it makes no difference.
+Rows are receivers and columns senders: entry :math:`A_{uv}` is the weight of the message from :math:`v` to :math:`u`, so PyG's
+edge ``edge_index[:, e] = (v, u)`` is stored in row :math:`u`. Undirected graphs are symmetric.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from edgeproof.propagation.propagate import spmm
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Where a sparse square matrix has entries: compressed rows, columns sorted within each row.
+    """Sparsity pattern of a square matrix in CSR form, with columns sorted within each row.
 
-    Every pattern holds its whole diagonal, so that self-loops come and go without moving anything.
+    Every pattern contains the whole diagonal, so adding self-loops only changes weights.
 
     Args:
-        rowptr: entries of row ``u`` are ``rowptr[u]`` to ``rowptr[u + 1]``, shape ``[nodes + 1]``.
-        col: the column of each entry, shape ``[entries]``.
-        diagonal: where the diagonal's entries stand, shape ``[nodes]``.
-        longest: about how many entries the longest row has, where that is known: kernels that take rows side by side want
-            them short.
-        complete: whether there is an entry at every place, in order, so that weights are a dense matrix.
+        rowptr: Row pointers: row ``u`` has the entries ``rowptr[u]`` to ``rowptr[u + 1]``, shape ``[nodes + 1]``.
+        col: Column of each entry, shape ``[entries]``.
+        diagonal: Index of each diagonal entry, shape ``[nodes]``.
+        longest: Approximate number of entries in the longest row, if known. Some kernels need short rows.
+        complete: Whether all ``nodes * nodes`` entries are present in order, so that the weights form a dense matrix.
     """
 
     rowptr: Tensor
@@ -41,55 +40,53 @@ class Pattern:
 
     @property
     def num_nodes(self) -> int:
+        """Number of rows."""
         return self.rowptr.numel() - 1
 
     @cached_property
     def row(self) -> Tensor:
-        """The row of each entry."""
-        with _outliving():
+        """Row of each entry."""
+        with _normal_mode():
             nodes = torch.arange(self.num_nodes, device=self.col.device)
             return nodes.repeat_interleave(self.rowptr.diff(), output_size=self.col.numel())
 
     @cached_property
     def key(self) -> Tensor:
-        """``row * nodes + col`` of each entry: ascending."""
-        with _outliving():
+        """``row * nodes + col`` of each entry, ascending."""
+        with _normal_mode():
             return self.row * self.num_nodes + self.col
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor]:
-        """``rowptr`` and ``col`` as products read them: of a large matrix on a GPU, half the bytes.
-
-        With fewer entries a GPU would take longer to make them shorter.
-        """
+        """``rowptr`` and ``col`` for sparse products, as int32 for large matrices on a GPU (half the memory traffic)."""
         if not self.col.is_cuda or not reference.FEW_ENTRIES < self.col.numel() < 2**31:
             return self.rowptr, self.col
-        with _outliving():
+        with _normal_mode():
             return self.rowptr.int(), self.col.int()
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
-        """The transposed pattern, and where each of its entries stood here: ``weight_T = weight[where]``."""
-        with _outliving():
-            where = (self.col * self.num_nodes + self.row).argsort(stable=True)
-            place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
-            # Searched for, not counted: to count, a GPU would ask the host.
-            rowptr = torch.searchsorted(self.col[where], torch.arange(self.num_nodes + 1, device=where.device))
-            # Of undirected graphs the rows are as long as the columns; where they are not, it costs time only.
-            return Pattern(rowptr, self.row[where], place[self.diagonal], self.longest), where
+        """Transposed pattern, and the permutation of its entries: ``weight_T = weight[order]``."""
+        with _normal_mode():
+            order = (self.col * self.num_nodes + self.row).argsort(stable=True)
+            position = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
+            # searchsorted instead of bincount, which would cause a host-device sync.
+            rowptr = torch.searchsorted(self.col[order], torch.arange(self.num_nodes + 1, device=order.device))
+            # Exact for undirected graphs. Otherwise a wrong value of `longest` only costs time.
+            return Pattern(rowptr, self.row[order], position[self.diagonal], self.longest), order
 
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """A sparse square matrix: a :class:`Pattern` and one weight per entry.
+    """Sparse square matrix: a :class:`Pattern` and one weight per entry.
 
-    Changing the weights keeps the pattern, and with it everything that was derived from it.
+    Matrices that share a pattern also share everything cached on it.
 
     Args:
-        pattern: where the entries are.
-        weight: their values, shape ``[entries]``.
-        symmetric: whether the matrix is known to equal its transpose.
-        rule: how the values follow from edge weights; none if that is unknown.
+        pattern: Sparsity pattern.
+        weight: Value of each entry, shape ``[entries]``.
+        symmetric: Whether the matrix is known to be symmetric.
+        rule: How the values follow from edge weights. None if unknown.
 
     >>> adjacency = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
     >>> adjacency.dense()
@@ -117,10 +114,15 @@ class Adjacency:
         dtype: torch.dtype = torch.float32,
         symmetric: bool = False,
     ) -> Adjacency:
-        """From PyG's edge list; weights default to 1 and repeated edges add up.
+        """Build the matrix from PyG's edge list, differentiable in ``edge_weight``. Repeated edges add up.
 
-        The result is differentiable in ``edge_weight``. ``symmetric`` is the caller's word that every edge is there in
-        both directions with the same weight; gradients then need no transposed copy.
+        Args:
+            edge_index: Edges, shape ``[2, edges]``.
+            edge_weight: Weight of each edge, shape ``[edges]``. Default: 1.
+            num_nodes: Number of nodes.
+            dtype: Dtype of the weights.
+            symmetric: Whether every edge is present in both directions with equal weight; not checked. Gradients then need no
+                transposed copy.
         """
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise ValueError(f"expected edge_index of shape [2, edges], got {list(edge_index.shape)}")
@@ -137,32 +139,43 @@ class Adjacency:
             )
         diagonal = torch.arange(num_nodes, device=edge_index.device)
         sender, receiver = torch.cat([edge_index, diagonal.expand(2, -1)], dim=1)
-        where = (receiver * num_nodes + sender).argsort(stable=True)
-        place = torch.empty_like(where).scatter_(0, where, torch.arange(where.numel(), device=where.device))
+        order = (receiver * num_nodes + sender).argsort(stable=True)
+        position = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
         rowptr = _row_pointers(receiver, num_nodes)
         longest = int(rowptr.diff().max()) if num_nodes else None
-        pattern = Pattern(rowptr, sender[where], place[edge_index.size(1) :], longest)
-        weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[where]
+        pattern = Pattern(rowptr, sender[order], position[edge_index.size(1) :], longest)
+        weight = torch.cat([edge_weight.to(dtype), edge_weight.new_zeros(num_nodes, dtype=dtype)])[order]
         return cls(pattern, weight, symmetric, Plain())
 
     @classmethod
-    def from_data(cls, data: Data) -> Adjacency:
-        """The unweighted adjacency matrix of an undirected graph, in the dtype of its features."""
-        return cls.from_edge_index(data.edge_index, num_nodes=data.x.size(0), dtype=data.x.dtype, symmetric=True)
+    def from_data(cls, data: Data, copies: int = 1) -> Adjacency:
+        """Return the unweighted adjacency matrix of an undirected graph, in the dtype of its features.
+
+        Args:
+            data: Graph.
+            copies: Number of disjoint copies in one block-diagonal matrix of ``copies * nodes`` rows.
+        """
+        n, edge_index = int(data.x.size(0)), data.edge_index
+        if copies > 1:
+            offset = torch.arange(copies, device=edge_index.device).repeat_interleave(edge_index.size(1)) * n
+            edge_index = edge_index.repeat(1, copies) + offset
+        return cls.from_edge_index(edge_index, num_nodes=copies * n, dtype=data.x.dtype, symmetric=True)
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return self.pattern.num_nodes
 
     @property
     def transposed(self) -> Adjacency:
+        """Transposed matrix; the matrix itself if it is known to be symmetric."""
         if self.symmetric:
             return self
-        pattern, where = self.pattern.transposed
-        return Adjacency(pattern, self.weight[where])
+        pattern, order = self.pattern.transposed
+        return Adjacency(pattern, self.weight[order])
 
     def with_weight(self, weight: Tensor, *, symmetric: bool = False, rule: Rule | None = None) -> Adjacency:
-        """The same pattern with other weights."""
+        """Return a matrix of the same pattern with other weights."""
         return Adjacency(self.pattern, weight, symmetric, rule)
 
     @property
@@ -179,22 +192,21 @@ class Adjacency:
         return spmm(self, self.weight.new_ones(self.num_nodes, 1)).squeeze(1)
 
     def normalized(self, *, self_loops: bool) -> Adjacency:
-        r"""Symmetric normalisation :math:`\hat A_{uv} = \tilde A_{uv} / \sqrt{d_u d_v}`.
+        r"""Normalize symmetrically: :math:`\hat A_{uv} = \tilde A_{uv} / \sqrt{d_u d_v}`.
 
-        Here :math:`\tilde A = A + I` with self-loops and :math:`\tilde A = A` without, and :math:`d` its row
-        sums. A node without entries has degree 0 and stays without entries. Constant weights are normalised
-        once and remembered; weights that need a gradient are normalised on every call.
+        Here :math:`\tilde A = A + I` with self-loops and :math:`\tilde A = A` without, and :math:`d` its row sums. Rows of
+        degree 0 stay 0. The result is cached, except for weights that require a gradient.
         """
         if self.weight.requires_grad:
             return self._normalize(self_loops)
         if self_loops not in self._normalized:
-            with _outliving():
+            with _normal_mode():
                 self._normalized[self_loops] = self._normalize(self_loops)
         return self._normalized[self_loops]
 
     @property
     def averaged(self) -> Adjacency:
-        r"""Means over neighbours, :math:`\hat A_{uv} = A_{uv} / d_u`; a node without any has no entries."""
+        r"""Mean over neighbors, :math:`\hat A_{uv} = A_{uv} / d_u`. Rows of degree 0 stay 0."""
         degree = self.degree
         connected = degree > 0
         inverse = torch.where(connected, torch.where(connected, degree, 1.0).reciprocal(), 0.0)
@@ -202,33 +214,35 @@ class Adjacency:
         return self.with_weight(inverse[self.pattern.row] * self.weight, rule=rule)
 
     def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:
-        r"""The graph with pairs flipped in part, :math:`\tilde A_{uv} = A_{uv} + (1 - 2 A_{uv}) p_{uv}`.
+        r"""Flip pairs fractionally: :math:`\tilde A_{uv} = A_{uv} + (1 - 2 A_{uv}) p_{uv}`.
 
-        The pairs are merged into the sorted rows; nothing else is sorted again. Pairs that already are edges appear
-        twice, the second time with weight 0, so that no size depends on what the pairs are.
+        The pairs are merged into the sorted rows without sorting the edges again. A pair that is an edge gets a second entry
+        of weight 0, so that no size depends on which pairs are edges.
 
         Args:
-            pairs: distinct pairs of different nodes, each in one direction, shape ``[2, m]``.
-            flip: :math:`p` between 0 and 1 of each pair, shape ``[m]``.
+            pairs: Distinct pairs of different nodes, one direction each, shape ``[2, m]``.
+            flip: Flip weight :math:`p` in [0, 1] of each pair, shape ``[m]``.
         """
         if not (self.symmetric and isinstance(self.rule, Plain)):
-            raise ValueError("expected the plain adjacency matrix of an undirected graph to perturb")
-        known, (u, v) = self.pattern, pairs
+            raise ValueError(
+                "expected the plain adjacency matrix of an undirected graph, got a normalized or directed one: perturb the "
+                "graph first"
+            )
+        base, (u, v) = self.pattern, pairs
         rowptr, col, weight, diagonal = dispatch.insert_pairs(
-            known.rowptr, known.col, known.key, self.weight, known.diagonal, u, v, flip
+            base.rowptr, base.col, base.key, self.weight, base.diagonal, u, v, flip
         )
-        # Hardly any row becomes much longer.
-        merged = Pattern(rowptr, col, diagonal, known.longest)
-        return Adjacency(merged, weight, symmetric=True, rule=Plain())
+        # `longest` stays a good estimate: hardly any row becomes much longer.
+        return Adjacency(Pattern(rowptr, col, diagonal, base.longest), weight, symmetric=True, rule=Plain())
 
     @cached_property
-    def filled(self) -> Filled:
-        """As a dense matrix in which pairs are flipped; remembered."""
-        with _outliving():
-            return Filled(self)
+    def dense_graph(self) -> DenseGraph:
+        """Dense form of the graph; cached."""
+        with _normal_mode():
+            return DenseGraph(self)
 
     def dense(self) -> Tensor:
-        """As an ordinary matrix: for small graphs, tests and pictures."""
+        """Return the matrix as a dense tensor, shape ``[nodes, nodes]``."""
         matrix = self.weight.new_zeros(self.num_nodes, self.num_nodes)
         return matrix.index_put((self.pattern.row, self.pattern.col), self.weight, accumulate=True)
 
@@ -259,16 +273,15 @@ class Adjacency:
         scale = torch.where(degree > 0, degree, torch.inf).rsqrt()
         scaled = scale[:, None] * matrix * scale
         if self_loops:
-            # In place: of a matrix, only the diagonal changes.
             scaled.diagonal().add_(scale.square())
         return scaled.view(-1), scale
 
 
-class Filled:
-    """A small graph as a dense matrix, in which very many flips need not be merged.
+class DenseGraph:
+    """Small graph as a dense matrix, in which many pairs can be flipped without merging them into sorted rows.
 
     Args:
-        adjacency: the plain adjacency matrix of an undirected graph.
+        adjacency: Plain adjacency matrix of an undirected graph.
     """
 
     def __init__(self, adjacency: Adjacency) -> None:
@@ -276,67 +289,64 @@ class Filled:
         nodes = torch.arange(n, device=device)
         rowptr = torch.arange(n + 1, device=device) * n
         self.pattern = Pattern(rowptr, nodes.repeat(n), nodes * (n + 1), n, complete=True)
-        self.known = adjacency.dense().view(-1)
+        self.clean = adjacency.dense().view(-1)
 
     def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:
-        """As :meth:`Adjacency.perturbed`; pairs of weight 0 may come several times."""
-        place = self.places(*pairs)
-        weight = self.known.scatter_add(0, place, (1 - 2 * self.known[place]) * flip.repeat(2))
+        """Flip pairs as :meth:`Adjacency.perturbed` does. Pairs of weight 0 may be repeated."""
+        position = self.positions(*pairs)
+        weight = self.clean.scatter_add(0, position, (1 - 2 * self.clean[position]) * flip.repeat(2))
         return self.with_weight(weight)
 
-    def places(self, u: Tensor, v: Tensor) -> Tensor:
-        """Where pairs stand in the matrix: in one direction, and then in the other."""
+    def positions(self, u: Tensor, v: Tensor) -> Tensor:
+        """Return the positions of pairs in the flat matrix: first all ``(u, v)``, then all ``(v, u)``."""
         n = self.pattern.num_nodes
         return torch.cat([u * n + v, v * n + u])
 
     def with_weight(self, weight: Tensor) -> Adjacency:
+        """Return a matrix of the same pattern with these weights, shape ``[nodes * nodes]``."""
         return Adjacency(self.pattern, weight, symmetric=True, rule=Plain())
 
 
-class FilledAt:
-    """:class:`Filled`, flipped always at the same pairs.
+class FixedPairsGraph:
+    """:class:`DenseGraph` in which always the same pairs are flipped.
 
     Args:
-        adjacency: the plain adjacency matrix of an undirected graph.
-        u: one end of each pair.
-        v: its other end.
+        adjacency: Plain adjacency matrix of an undirected graph.
+        u: First node of each pair.
+        v: Second node of each pair.
     """
 
     def __init__(self, adjacency: Adjacency, u: Tensor, v: Tensor) -> None:
-        self.filled = adjacency.filled
-        known, both = self.filled.known, self.filled.places(u, v)
-        # Which pair is flipped at each place, and in which direction; the first in none where there is no pair.
-        self.pair = torch.zeros_like(known, dtype=torch.int32)
-        self.pair[both] = torch.arange(u.numel(), dtype=torch.int32, device=known.device).repeat(2)
-        self.sign = torch.zeros_like(known)
-        self.sign[both] = 1 - 2 * known[both]
+        self.graph = adjacency.dense_graph
+        clean, both = self.graph.clean, self.graph.positions(u, v)
+        # Index and sign of the pair at each position. Positions without a pair have index 0 and sign 0.
+        self.pair = torch.zeros_like(clean, dtype=torch.int32)
+        self.pair[both] = torch.arange(u.numel(), dtype=torch.int32, device=clean.device).repeat(2)
+        self.sign = torch.zeros_like(clean)
+        self.sign[both] = 1 - 2 * clean[both]
 
     def perturbed(self, flip: Tensor) -> Adjacency:
-        """The graph with each pair flipped by so much."""
-        return self.filled.with_weight(
-            torch.addcmul(self.filled.known, self.sign, flip.index_select(0, self.pair)),
-        )
+        """Flip each pair by its weight in ``flip``."""
+        return self.graph.with_weight(torch.addcmul(self.graph.clean, self.sign, flip.index_select(0, self.pair)))
 
 
 def as_adjacency(
     edge_index: Tensor | Adjacency, edge_weight: Tensor | None, *, num_nodes: int, dtype: torch.dtype
 ) -> Adjacency:
-    """What a model's ``forward`` was given as its graph, as an :class:`Adjacency`."""
+    """Convert the graph arguments of a model's ``forward`` to an :class:`Adjacency`."""
     if not isinstance(edge_index, Adjacency):
         return Adjacency.from_edge_index(edge_index, edge_weight, num_nodes=num_nodes, dtype=dtype)
     if edge_weight is not None:
-        raise ValueError("expected edge_weight=None beside an Adjacency, which has weights of its own")
+        raise ValueError("expected edge_weight=None with an Adjacency, which contains its own weights")
     if edge_index.num_nodes != num_nodes:
-        raise ValueError(f"expected an Adjacency over {num_nodes} nodes, got {edge_index.num_nodes}")
+        raise ValueError(f"expected an Adjacency of {num_nodes} nodes, got {edge_index.num_nodes}")
     if edge_index.weight.dtype != dtype:
-        raise ValueError(
-            f"expected an Adjacency of {dtype} beside features of that type, got {edge_index.weight.dtype}"
-        )
+        raise ValueError(f"expected an Adjacency of dtype {dtype}, as the features, got {edge_index.weight.dtype}")
     return edge_index
 
 
-def _outliving() -> torch.inference_mode:
-    """For values that are remembered: they must not be marked as belonging to the inference-mode block they came up in."""
+def _normal_mode() -> torch.inference_mode:
+    """Leave inference mode while computing cached tensors, which outlive the caller's block and may need autograd later."""
     return torch.inference_mode(False)
 
 

@@ -1,43 +1,77 @@
-"""The graph with pairs as weighted edges of it: the slow path, which is right for any model that takes edge weights.
+"""Edge gradients by autograd, and the numerical probes of a model's behavior.
 
-Whether a model does that, and whether it listens to the edges that it is shown, is asked here too.
+The autograd path adds the pairs to the graph as weighted edges. It is slow, and correct for any model that treats zero-weight
+edges like missing edges; the probes here test this and what else the library assumes of a model.
+:mod:`edgeproof.models.model_probe` combines them into one report.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
+from edgeproof._checks import describe
 from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch
-from edgeproof.propagation.pairs import Pairs, contained, num_pairs
+from edgeproof.propagation.message_rules import UnknownRuleError
+from edgeproof.propagation.pairs import EdgeSet, Pairs, contained, num_pairs
 
-# Pairs that join the graph at once: bounds the memory of the autograd path.
-_BLOCK = 1 << 20
-# Logits that differ by no more than so many units of rounding, relative to the largest, are the same.
-_SLACK = 64
-# From this share of what its own features do to a node, those of others count: less may be what rounding leaves of a sum.
-_HEARD = 1e-3
-# How far the two paths may differ on a model that was not seen before, relative to the largest gradient.
-AGREE = {torch.float32: 1e-3, torch.float64: 1e-8}
+if TYPE_CHECKING:
+    from edgeproof.propagation.adjacency import Adjacency
+
+
+@runtime_checkable
+class EncodeDiffuse(Protocol):
+    """Model in two parts, ``diffuse(encode(x), adjacency)``, such as :class:`edgeproof.models.GraphModel`."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Transform the features of every node without using the graph."""
+
+    def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+        """Return the logits of every node."""
+
+
+class Tolerance(NamedTuple):
+    """Largest difference between equal results, relative to the largest absolute value."""
+
+    logits: float
+    gradients: float
+
+
+TOLERANCES = {
+    torch.float32: Tolerance(logits=1e-4, gradients=1e-3),
+    torch.float64: Tolerance(logits=1e-9, gradients=1e-8),
+}
+_LOW_PRECISION = Tolerance(logits=1e-2, gradients=1e-2)
+# Logits of the same computation differ by at most this many units of rounding, relative to the largest.
+_ROUNDING_UNITS = 64
+# Gradients with respect to other nodes' features count from this fraction of the largest: below may be rounding.
+_INTERACTION = 1e-3
+
+IGNORES_EDGES = (
+    "mixes features between nodes, but not along the edges passed to it: it reuses the graph of an earlier call, stores its "
+    "own graph, or connects all nodes, so no edge flip can change its output"
+)
 
 
 class AutogradPath:
-    """A model on a graph in which any pairs are edges of any weight.
+    """Model on a graph to which pairs are added as edges of any weight.
 
     Args:
-        model: any module called as ``model(x, edge_index, edge_weight)``.
-        data: the graph.
-        nodes: the nodes whose loss counts.
-        labels: their labels, in the same order.
-        loss: a function of their logits and labels.
-        backend: the kernels to use; by default the fastest that fit.
+        model: Any module called as ``model(x, edge_index, edge_weight)``.
+        data: Graph.
+        nodes: Target nodes.
+        labels: Label of each target node.
+        loss: Function of the logits and labels of the target nodes.
+        backend: Kernel backend. Default: the fastest that supports the inputs.
+        block_size: Pairs added to the graph at once.
     """
 
     def __init__(
@@ -48,195 +82,266 @@ class AutogradPath:
         labels: Tensor,
         loss: Callable[[Tensor, Tensor], Tensor],
         backend: str | None,
+        block_size: int = 1 << 20,
     ) -> None:
         self.model, self.data, self.nodes, self.labels = model, data, nodes, labels
-        self.loss, self.backend = loss, backend
+        self.loss, self.backend, self.block_size = loss, backend, block_size
         self.num_nodes = int(data.x.size(0))
 
-    @cached_property
-    def edge_key(self) -> Tensor:
-        """Keys of all edges, once each: ascending."""
-        row, col = self.data.edge_index
-        key: Tensor = (row * self.num_nodes + col)[row < col]
-        return key.sort().values
-
-    @property
-    def _nothing(self) -> tuple[Tensor, Tensor]:
-        """No flips."""
-        return self.data.edge_index.new_empty(2, 0), self.data.x.new_empty(0)
-
     def run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
+        """Return loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
         edge_index = self.data.edge_index
         key = edge_index[0] * self.num_nodes + edge_index[1]
         both, flips = torch.cat([pairs, pairs.flip(0)], dim=1), torch.cat([flip, flip])
-        ordered, order = key.sort()
-        place = torch.searchsorted(ordered, both[0] * self.num_nodes + both[1])
-        known = torch.zeros_like(place, dtype=torch.bool)
+        ascending, order = key.sort()
+        position = torch.searchsorted(ascending, both[0] * self.num_nodes + both[1])
+        is_edge = torch.zeros_like(position, dtype=torch.bool)
         if key.numel():
-            place = place.clamp(max=key.numel() - 1)
-            known = ordered[place] == both[0] * self.num_nodes + both[1]
-        weight = flip.new_ones(key.numel()).index_put((order[place[known]],), 1 - flips[known])
-        edges = torch.cat([edge_index, both[:, ~known]], dim=1)
+            position = position.clamp(max=key.numel() - 1)
+            is_edge = ascending[position] == both[0] * self.num_nodes + both[1]
+        weight = flip.new_ones(key.numel()).index_put((order[position[is_edge]],), 1 - flips[is_edge])
+        edges = torch.cat([edge_index, both[:, ~is_edge]], dim=1)
         with eval_mode(self.model), dispatch.using(self.backend):
-            logits = self.model(self.data.x, edges, torch.cat([weight, flips[~known]]))
-        return checked_loss(self.loss(logits[self.nodes], self.labels)), logits
+            logits = self.model(self.data.x, edges, torch.cat([weight, flips[~is_edge]]))
+        return check_loss(self.loss(logits[self.nodes], self.labels)), logits
 
-    def answers(self) -> object:
-        """What the model says of the clean graph; if it insists on weights, with weights of 1."""
+    def clean_logits(self) -> object:
+        """Return the model's output on the clean graph; with weights of 1 if ``edge_weight`` is a required argument."""
         edges = self.data.edge_index
-        ones = () if _takes(self.model, 2) else (self.data.x.new_ones(edges.size(1)),)
+        ones = () if _accepts(self.model, 2) else (self.data.x.new_ones(edges.size(1)),)
         with eval_mode(self.model), dispatch.using(self.backend), torch.no_grad():
-            said: object = self.model(self.data.x, edges, *ones)
-        return said
-
-    def check_answers(self, logits: object, name: str) -> None:
-        """Raise unless these, of the clean graph, are finite logits of every node, with a class for every label.
-
-        Args:
-            logits: what the model said.
-            name: what to call it.
-        """
-        rows = self.num_nodes
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != rows:
-            raise ValueError(f"expected logits of shape [{rows}, classes] from {name}, got {described(logits)}")
-        if not bool(logits.isfinite().all()):
-            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
-        highest = int(self.labels.max())
-        # Other losses may mean something else by labels.
-        if losses.is_known(self.loss) and highest >= logits.size(1):
-            raise ValueError(f"expected labels between 0 and {logits.size(1) - 1}, the model's classes, got {highest}")
+            output: object = self.model(self.data.x, edges, *ones)
+        return output
 
     def differentiate(self, flips: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
-        """The gradient at each pair by autograd: flips and pairs join the graph, a block at a time."""
-        key = pairs.key
-        unique, place = key.unique(return_inverse=True)
-        gradient = [self._differentiate_block(flips, block) for block in unique.split(_BLOCK)]
-        return torch.cat(gradient)[place] if gradient else self.data.x.new_empty(0)
+        """Return the gradient at each pair: flips and pairs are added to the graph, a block at a time."""
+        unique, position = pairs.key.unique(return_inverse=True)
+        gradient = [self._differentiate_block(flips, block) for block in unique.split(self.block_size)]
+        return torch.cat(gradient)[position] if gradient else self.data.x.new_empty(0)
 
     def _differentiate_block(self, flips: tuple[Tensor, Tensor], key: Tensor) -> Tensor:
         n = self.num_nodes
         (u, v), flip = flips
         flip_key = torch.minimum(u, v) * n + torch.maximum(u, v)
-        joined, place = torch.cat([flip_key, key]).unique(return_inverse=True)
+        merged, position = torch.cat([flip_key, key]).unique(return_inverse=True)
         with torch.enable_grad():
-            weight = flip.new_zeros(joined.numel()).index_put((place[: flip.numel()],), flip).requires_grad_()
-            loss, _ = self.run(torch.stack([joined // n, joined % n]), weight)
+            weight = flip.new_zeros(merged.numel()).index_put((position[: flip.numel()],), flip).requires_grad_()
+            loss, _ = self.run(torch.stack([merged // n, merged % n]), weight)
             (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
         if gradient is None:
             gradient = torch.zeros_like(weight)
-        return gradient[place[flip.numel() :]]
+        return gradient[position[flip.numel() :]]
 
-    def why_not_weighed(self) -> str | None:
-        """What keeps an edge of weight 0 from being no edge to the model, if anything: all of the autograd path rests on it."""
-        if not _takes(self.model, 3):
+    def edge_weight_problem(self) -> str | None:
+        """Return why zero-weight edges are not like missing edges to the model, or None if they are."""
+        if not _accepts(self.model, 3):
             return (
-                "it takes no edge_weight; if it computes with an EdgeIndex or a sparse matrix, a wrapper can make one from "
-                "edges and weights, see 'A model over a sparse matrix' in docs/your-model.md"
+                "its forward takes no edge_weight. If it computes with an EdgeIndex or a sparse matrix, wrap it as shown in "
+                "docs/your-model.md, 'A model over a sparse matrix'"
             )
         try:
-            weighs = self._weighs()
+            equal = self._zero_weight_is_no_edge()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:
             return f"called as model(x, edge_index, edge_weight) it raised {type(error).__name__}: {error}"
-        return None if weighs else "it may ignore edge_weight, or keep what it computed from an earlier graph"
+        return None if equal else "it may ignore edge_weight, or reuse results of an earlier graph"
 
-    def _weighs(self) -> bool:
-        """Whether logits stay the same with pairs of weight 0, and edges of weight 0 are as good as removed."""
+    def _zero_weight_is_no_edge(self) -> bool:
+        """Test that adding pairs of weight 0 changes nothing, and that edges of weight 0 equal removed edges."""
         if self.num_nodes < 2:
             return True
-        pairs = some_pairs(self.data)
-        nothing, whole = self.data.x.new_zeros(len(pairs)), self.data.x.new_ones(len(pairs))
-        edges = self.edge_key[:8]
+        pairs = probe_pairs(self.data)
+        zeros, ones = self.data.x.new_zeros(len(pairs)), self.data.x.new_ones(len(pairs))
+        edges = EdgeSet(self.data.edge_index, self.num_nodes).key[:8]
         with torch.no_grad():
-            _, clean = self.run(*self._nothing)
-            _, idle = self.run(pairs.both, nothing)
-            _, removed = self.run(torch.stack([edges // self.num_nodes, edges % self.num_nodes]), whole[: len(edges)])
+            clean = self._clean_run()
+            _, with_zeros = self.run(pairs.both, zeros)
+            _, flipped = self.run(torch.stack([edges // self.num_nodes, edges % self.num_nodes]), ones[: len(edges)])
             row, col = self.data.edge_index
             kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
             with eval_mode(self.model):
-                without = self.model(self.data.x, self.data.edge_index[:, kept], self.data.x.new_ones(int(kept.sum())))
-        return all(
-            bool((one - other).abs().max() <= AGREE[one.dtype] * other.abs().max() + 1e-12)
-            for one, other in ((clean, idle), (removed, without))
-        )
+                removed = self.model(self.data.x, self.data.edge_index[:, kept], self.data.x.new_ones(int(kept.sum())))
+        return same_logits(clean, with_zeros) and same_logits(flipped, removed)
 
-    def holds_a_graph(self) -> bool:
-        """Whether nodes hear each other, but not along the edges that the model is shown."""
-        edges = self.edge_key[::2]
+    def ignores_edges(self) -> bool:
+        """Test whether the model mixes features between nodes, but not along the edges passed to it."""
+        edges = EdgeSet(self.data.edge_index, self.num_nodes).key[::2]
         if not edges.numel():
             return False
         half = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
         with torch.no_grad():
-            _, clean = self.run(*self._nothing)
+            clean = self._clean_run()
             _, without = self.run(half, clean.new_ones(edges.numel()))
-        slack = _SLACK * torch.finfo(clean.dtype).eps * clean.abs().max()
+        slack = _ROUNDING_UNITS * torch.finfo(clean.dtype).eps * clean.abs().max()
         if bool(((clean - without).abs() > slack).any()):
             return False
         with eval_mode(self.model), dispatch.using(self.backend):
             return nodes_interact(self.model, self.data)
 
+    def _clean_run(self) -> Tensor:
+        return self.run(self.data.edge_index.new_empty(2, 0), self.data.x.new_empty(0))[1]
 
-# How it is said that a model shows an attack nothing.
-HOLDS_A_GRAPH = (
-    "lets nodes hear each other, but not along the edges that it is shown: it keeps a graph that it saw before, holds one of "
-    "its own or lets every node hear all, and no flip can change what it says"
-)
+
+def same_logits(logits: Tensor, expected: Tensor) -> bool:
+    """Test whether two outputs of a model are equal up to rounding."""
+    return _close(logits, expected, TOLERANCES.get(logits.dtype, _LOW_PRECISION).logits)
+
+
+def same_gradients(gradients: Tensor, expected: Tensor) -> bool:
+    """Test whether two gradients, computed in different ways, are equal up to rounding."""
+    return _close(gradients, expected, TOLERANCES.get(gradients.dtype, _LOW_PRECISION).gradients)
+
+
+def _close(values: Tensor, expected: Tensor, tolerance: float) -> bool:
+    if values.shape != expected.shape:
+        return False
+    return bool((values - expected).abs().max() <= tolerance * expected.abs().max() + 1e-12)
+
+
+def batching_is_exact(separate: Callable[[], Tensor], batched: Callable[[], Tensor]) -> bool:
+    """Test whether a model gives the graphs of a batch the logits that it gives each alone; a norm over all nodes does not.
+
+    Args:
+        separate: Runs the model on each of several different graphs.
+        batched: Runs it on all of them as one disconnected graph, with logits of the same shape.
+    """
+    expected = separate()
+    try:
+        logits = batched()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        # For example, a parameter with one row per node of a single graph.
+        return False
+    return same_logits(logits, expected)
+
+
+def propagate_path_is_exact(
+    model: nn.Module, data: Data, gradient: Callable[[str, Pairs, Tensor, Tensor], tuple[Tensor, Tensor]]
+) -> bool:
+    """Test whether the ``"propagate"`` path gives a model the logits and edge gradients of autograd; cached by model.
+
+    Args:
+        model: Model.
+        data: Graph.
+        gradient: Called with a path, flips, their weights, and pairs; returns the logits and the gradient at the pairs.
+    """
+    if not isinstance(model, EncodeDiffuse):
+        return False
+    if model in _EXACT:
+        return _EXACT[model]
+    if data.x.size(0) < 2:
+        return True
+    pairs = probe_pairs(data)
+    flips = pairs[torch.arange(0, len(pairs), 8, device=data.x.device)]
+    weight = data.x.new_full((len(flips),), 0.5)
+    probed = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
+    try:
+        logits, fast = gradient("propagate", flips, weight, probed)
+        expected_logits, expected = gradient("autograd", flips, weight, probed)
+    except UnknownRuleError:
+        # Not cached: on a smaller graph the rules may be known.
+        return False
+    equal = same_gradients(logits, expected_logits) and same_gradients(fast, expected)
+    # Equal gradients that are all zero prove nothing, so such a model is tested again next time.
+    if not equal or bool(expected.any()):
+        _EXACT[model] = equal
+    return equal
+
+
+_EXACT: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def is_verified(model: nn.Module) -> bool:
+    """Return whether :func:`propagate_path_is_exact` was true for the model, with a gradient other than zero."""
+    return _EXACT.get(model, False)
 
 
 def nodes_interact(model: nn.Module, data: Data) -> bool:
-    """Whether the features of some nodes matter to the logits of others, as gradients tell; those of an MLP do not."""
+    """Test whether the logits of some nodes depend on the features of others, by gradients; an MLP's do not."""
     with torch.inference_mode(False), torch.enable_grad():
         x = data.x.detach().clone().requires_grad_()
-        loss = every_logit(model(x, data.edge_index)[::2], x)
+        loss = weighted_logit_sum(model(x, data.edge_index)[::2], x)
         (gradient,) = torch.autograd.grad(loss, x, allow_unused=True) if loss.requires_grad else (None,)
-    return gradient is not None and bool((gradient[1::2].abs() > _HEARD * gradient.abs().max()).any())
+    return gradient is not None and bool((gradient[1::2].abs() > _INTERACTION * gradient.abs().max()).any())
 
 
-def check_differentiable(model: nn.Module, data: Data) -> None:
-    """Raise for a model or a graph made under ``torch.inference_mode()``, of which there are no gradients."""
-    if any(tensor.is_inference() for tensor in (*model.parameters(), *model.buffers(), data.x, data.edge_index)):
-        raise ValueError(
-            "expected a model and a graph that were made outside of torch.inference_mode(), for gradients are needed: leave it "
-            "out, or clone them outside of it"
-        )
-
-
-def for_autograd(tensor: Tensor) -> Tensor:
-    """The tensor, or a copy of it that autograd may keep, where it was made under ``torch.inference_mode()``."""
-    return tensor.clone() if tensor.is_inference() else tensor
-
-
-def checked_loss(loss: object) -> Tensor:
-    """What a loss function returned; raises unless it is one number."""
-    if not isinstance(loss, Tensor) or loss.dim():
-        raise ValueError(f"expected a loss of one number in a tensor of no dimension, got {described(loss)}")
-    return loss
-
-
-def described(value: object) -> str:
-    """Type and shape, for a message."""
-    return f"{value.dtype} of shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-
-
-def _takes(model: nn.Module, count: int) -> bool:
-    """Whether so many arguments can be handed to the model at all."""
-    try:
-        inspect.signature(model.forward).bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
-
-
-def some_pairs(data: Data) -> Pairs:
-    """Up to 64 pairs of nodes, always the same ones; none where there are none."""
+def probe_pairs(data: Data) -> Pairs:
+    """Return up to 64 random pairs of nodes, the same for every graph of this size."""
     count = num_pairs(data.x.size(0))
     number = torch.randint(0, max(1, count), (64 if count else 0,), generator=torch.Generator().manual_seed(0))
     return Pairs.from_number(number.unique().to(data.x.device), data.x.size(0))
 
 
-def every_logit(logits: Tensor, _: Tensor) -> Tensor:
-    """A loss that listens to every logit of every node, to each in its own way."""
+def weighted_logit_sum(logits: Tensor, _: Tensor) -> Tensor:
+    """Return a loss that depends on every logit of every node, each with its own weight."""
     weight = torch.arange(logits.numel(), device=logits.device, dtype=logits.dtype).cos().view_as(logits)
     return (weight * logits).sum()
+
+
+def check_labels(labels: object, nodes: Tensor) -> Tensor:
+    """Return the labels of the target nodes. Raise unless they are one class id >= 0 for each."""
+    if not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:
+        raise ValueError(f"expected one int64 label per node, shape {list(nodes.shape)}, got {describe(labels)}")
+    if int(labels.min()) < 0:
+        raise ValueError(f"expected labels >= 0, got {int(labels.min())}")
+    return for_autograd(labels)
+
+
+def check_logits(
+    logits: object, labels: Tensor, loss: Callable[[Tensor, Tensor], Tensor], num_nodes: int, name: str
+) -> None:
+    """Raise unless the output on the clean graph is finite logits of every node, with a class for every label.
+
+    Args:
+        logits: Output of the model.
+        labels: Labels of the target nodes.
+        loss: Loss function. Only those of :mod:`edgeproof.losses` require labels to be classes.
+        num_nodes: Number of nodes.
+        name: Name of the model in error messages.
+    """
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != num_nodes:
+        raise ValueError(f"expected logits of shape [{num_nodes}, classes] from {name}, got {describe(logits)}")
+    if not bool(logits.isfinite().all()):
+        raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
+    highest = int(labels.max())
+    if losses.is_known(loss) and highest >= logits.size(1):
+        raise ValueError(f"expected labels between 0 and {logits.size(1) - 1}, the model's classes, got {highest}")
+
+
+def check_loss(loss: object) -> Tensor:
+    """Return the output of a loss function. Raise unless it is a scalar tensor."""
+    if not isinstance(loss, Tensor) or loss.dim():
+        raise ValueError(f"expected the loss to be a scalar tensor, got {describe(loss)}")
+    return loss
+
+
+def check_inputs(model: nn.Module, data: Data) -> None:
+    """Raise unless model and graph can be differentiated, and the features have the dtype and width that the model expects."""
+    if any(tensor.is_inference() for tensor in (*model.parameters(), *model.buffers(), data.x, data.edge_index)):
+        raise ValueError(
+            "expected a model and a graph created outside of torch.inference_mode(), because gradients are needed: create "
+            "them outside, or clone them there"
+        )
+    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()} | {data.x.dtype}
+    if len(dtypes) > 1:
+        names = ", ".join(sorted(map(str, dtypes)))
+        raise ValueError(f"expected model and features of one dtype, got {names}; use model.double() or x.float()")
+    width = getattr(model, "in_channels", data.x.size(1))
+    if isinstance(width, int) and isinstance(model, EncodeDiffuse) and width != data.x.size(1):
+        raise ValueError(f"expected features x of shape [nodes, {width}], got {list(data.x.shape)}")
+
+
+def for_autograd(tensor: Tensor) -> Tensor:
+    """Return the tensor, or a clone that autograd can save if it was created under ``torch.inference_mode()``."""
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
+def _accepts(model: nn.Module, num_arguments: int) -> bool:
+    """Test whether ``forward`` can be called with this number of positional arguments."""
+    try:
+        inspect.signature(model.forward).bind(*[None] * num_arguments)
+    except TypeError:
+        return False
+    return True

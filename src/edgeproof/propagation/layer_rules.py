@@ -1,8 +1,8 @@
-"""Models of PyG's layers, with every message sent through :func:`~edgeproof.propagation.propagate`.
+"""Conversion of models of PyG layers, so that every message passes through :func:`~edgeproof.propagation.propagate`.
 
-A layer of PyG gathers its messages itself, so nobody else can see them. Here each one is replaced by the same layer over an
-:class:`~edgeproof.propagation.Adjacency`, with the parameters that it has; everything around the layers stays the user's own
-code, which hands the graph from layer to layer without looking into it.
+A PyG layer gathers its messages internally. Each is replaced by an equivalent layer over an
+:class:`~edgeproof.propagation.Adjacency` with the same parameters. The code around the layers stays the user's own; it passes
+the graph from layer to layer and must not access it otherwise.
 """
 
 from __future__ import annotations
@@ -17,96 +17,91 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
 
-from edgeproof._checks import check_module
 from edgeproof._modules import eval_mode
 from edgeproof.propagation.adjacency import Adjacency, as_adjacency
-from edgeproof.propagation.attention import attention
-from edgeproof.propagation.message_rules import Plain
+from edgeproof.propagation.autograd_path import same_logits
+from edgeproof.propagation.message_rules import Plain, attention
 from edgeproof.propagation.propagate import propagate
-
-# How far the logits of a model and of what replaces it may differ, relative to the largest.
-_AGREE = {torch.float32: 1e-4, torch.float64: 1e-10}
 
 
 class UnsupportedLayerError(ValueError):
-    """A model does more with its graph than to hand it to layers that are known here."""
+    """A model has a layer without a replacement, or uses its graph outside of its layers."""
 
 
-class EdgeWeighted(nn.Module):
-    """A model whose messages are weighted, so that its output can be differentiated in the edges.
-
-    For models of PyG's ``GCNConv``, ``SGConv``, ``APPNP``, ``GraphConv`` and ``GATConv`` the library does this by itself.
-    Models of ``SAGEConv`` (means and sums) and ``GINConv`` take no edge weights at all: wrap them to say that a weight of 0
-    shall mean no edge and that a weight in between shall count in part. Where all weights are 1 nothing changes.
-
-    The parameters are the model's own: training one trains the other. That nothing changes is seen to on the first call, where
-    the model itself is asked, too.
+class ConvertedModel(nn.Module):
+    """Copy of a model with its PyG layers replaced. It shares the parameters of the original.
 
     Args:
-        model: called as ``model(x, edge_index)``.
+        model: Model called as ``model(x, edge_index)``.
 
-    >>> from torch_geometric.nn.models import GraphSAGE
-    >>> model = EdgeWeighted(GraphSAGE(3, 8, num_layers=2, out_channels=2))
-    >>> x, edge_index = torch.ones(3, 3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    >>> weight = torch.ones(4, requires_grad=True)
-    >>> model(x, edge_index, weight).sum().backward()
-    >>> weight.grad.shape
-    torch.Size([4])
+    Raises:
+        UnsupportedLayerError: If a layer has no replacement.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        check_module(model)
-        self.inner = _with_layers_replaced(model)
+        self.inner = _replace_layers(model)
         self.training = model.training
-        # Whom the first call is compared with; in a tuple, so that it is no part of this module.
-        self._original: tuple[nn.Module, ...] = (model,)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Nothing: where the first message stands is the model's own affair."""
+        """Return the features unchanged: the position of the first message in the model is unknown."""
         return x
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
-        """Logits of every node."""
-        if self._original:
-            self._compare(h, adjacency)
-            self._original = ()
+        """Return the logits of every node."""
         logits: Tensor = self.inner(h, adjacency)
         return logits
 
     def forward(self, x: Tensor, edge_index: Tensor | Adjacency, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits of every node; a weight of 0 is no edge."""
+        """Return the logits of every node. An edge of weight 0 equals no edge."""
         return self.diffuse(x, as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype))
 
     @torch.no_grad()
-    def _compare(self, x: Tensor, adjacency: Adjacency) -> None:
-        """Raise unless the model itself gives the same, where all weights are 1."""
-        there, pattern = adjacency.weight > 0, adjacency.pattern
+    def check_same_logits(self, original: nn.Module, x: Tensor, adjacency: Adjacency) -> None:
+        """Raise :class:`UnsupportedLayerError` unless the original model gives the same logits where all weights are 1."""
+        is_edge, pattern = adjacency.weight > 0, adjacency.pattern
         with eval_mode(self):
             try:
-                logits = self.inner(x, Adjacency(pattern, there.to(x.dtype), rule=Plain()))
+                logits = self.inner(x, Adjacency(pattern, is_edge.to(x.dtype), rule=Plain()))
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:
                 raise UnsupportedLayerError(
-                    f"it looks into its graph, not only its layers do ({type(error).__name__}: {error})"
+                    f"it uses its graph outside of its layers ({type(error).__name__}: {error})"
                 ) from error
-        # Where this module has been moved or cast since, the model has not: a copy of it gets the tensors that are here.
-        pairs = zip(_tensors(self._original[0]), _tensors(self.inner), strict=True)
-        original = _copied(self._original[0], {id(theirs): mine for theirs, mine in pairs})
+        # This module may have been moved or cast since its construction, so a copy of the original gets its tensors.
+        tensors = zip(_tensors(original), _tensors(self.inner), strict=True)
+        original = _copy_module(original, {id(old): new for old, new in tensors})
         with eval_mode(original):
-            expected = original(x, torch.stack([pattern.col, pattern.row])[:, there])
-        same = isinstance(logits, Tensor) and isinstance(expected, Tensor) and logits.shape == expected.shape
-        if not same or not bool(
-            ((expected - logits).abs() <= _AGREE.get(logits.dtype, 1e-2) * expected.abs().max() + 1e-12).all()
-        ):
+            expected = original(x, torch.stack([pattern.col, pattern.row])[:, is_edge])
+        if not (isinstance(logits, Tensor) and isinstance(expected, Tensor) and same_logits(logits, expected)):
             raise UnsupportedLayerError(
-                "it gives other logits with its layers replaced: they are not all of its messages"
+                "its logits change when its layers are replaced, so it has messages outside of its layers"
             )
 
 
+def convert_pyg_layers(model: nn.Module, data: Data) -> ConvertedModel:
+    """Replace the PyG layers of a model, and compare the logits on this graph.
+
+    Convert again after changes of the model other than to the values of its parameters.
+
+    Raises:
+        UnsupportedLayerError: If a layer has no replacement, or the logits differ.
+    """
+    weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
+    if weightless:
+        raise UnsupportedLayerError(
+            f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) adds them"
+        )
+    converted = ConvertedModel(model)
+    converted.check_same_logits(
+        model, data.x, as_adjacency(data.edge_index, None, num_nodes=data.x.size(0), dtype=data.x.dtype)
+    )
+    return converted
+
+
 class _Layer(nn.Module, ABC):
-    """A layer of PyG over an adjacency matrix."""
+    """PyG layer over an adjacency matrix."""
 
     def __init__(self, conv: nn.Module) -> None:
         super().__init__()
@@ -116,12 +111,12 @@ class _Layer(nn.Module, ABC):
         self, x: Tensor, edge_index: Adjacency, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
     ) -> Tensor:
         if not isinstance(edge_index, Adjacency) or edge_weight is not None or edge_attr is not None:
-            raise TypeError(f"{type(self.conv).__name__} was given a graph or weights that the model made itself")
+            raise TypeError(f"expected {type(self.conv).__name__} to get the graph that was passed to the model")
         return self.run(x, edge_index)
 
     @abstractmethod
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        """What the layer gives."""
+        """Return the output of the layer."""
 
     def _normalized(self, adjacency: Adjacency) -> Adjacency:
         if not getattr(self.conv, "normalize", True):
@@ -131,31 +126,31 @@ class _Layer(nn.Module, ABC):
 
 class _GCN(_Layer):
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        return _plus(propagate(self._normalized(adjacency), self.conv.lin(x)), self.conv.bias)
+        return _add_bias(propagate(self._normalized(adjacency), self.conv.lin(x)), self.conv.bias)
 
 
 class _SG(_Layer):
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        # The linear map and the propagation change places: there are fewer classes than features.
+        # The linear map commutes with propagation, and there are fewer classes than features.
         h, matrix = x @ self.conv.lin.weight.T, self._normalized(adjacency)
         for _ in range(self.conv.K):
             h = propagate(matrix, h)
-        return _plus(h, self.conv.lin.bias)
+        return _add_bias(h, self.conv.lin.bias)
 
 
 class _APPNP(_Layer):
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
         h, matrix = x, self._normalized(adjacency)
         for _ in range(self.conv.K):
-            matrix_now = _dropped(matrix, self.conv.dropout, self.training)
-            h = (1 - self.conv.alpha) * propagate(matrix_now, h) + self.conv.alpha * x
+            dropped = _dropout(matrix, self.conv.dropout, self.training)
+            h = (1 - self.conv.alpha) * propagate(dropped, h) + self.conv.alpha * x
         return h
 
 
 class _Graph(_Layer):
     def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        heard = propagate(adjacency, x @ self.conv.lin_rel.weight.T)
-        return _plus(heard, self.conv.lin_rel.bias) + cast(Tensor, self.conv.lin_root(x))
+        out = propagate(adjacency, x @ self.conv.lin_rel.weight.T)
+        return _add_bias(out, self.conv.lin_rel.bias) + cast(Tensor, self.conv.lin_root(x))
 
 
 class _GAT(_Layer):
@@ -166,9 +161,9 @@ class _GAT(_Layer):
         for head in range(conv.heads):
             h = states[:, head]
             matrix = attention(loops, h @ conv.att_dst[0, head], h @ conv.att_src[0, head], conv.negative_slope)
-            heads.append(propagate(_dropped(matrix, conv.dropout, self.training), h))
+            heads.append(propagate(_dropout(matrix, conv.dropout, self.training), h))
         out = torch.cat(heads, dim=1) if conv.concat else torch.stack(heads).mean(dim=0)
-        return _plus(out if conv.res is None else out + conv.res(x), conv.bias)
+        return _add_bias(out if conv.res is None else out + conv.res(x), conv.bias)
 
 
 class _SAGE(_Layer):
@@ -176,7 +171,7 @@ class _SAGE(_Layer):
         conv = self.conv
         matrix = adjacency.averaged if conv.aggr == "mean" else adjacency
         h = conv.lin(x).relu() if conv.project else x
-        out = _plus(propagate(matrix, h @ conv.lin_l.weight.T), conv.lin_l.bias)
+        out = _add_bias(propagate(matrix, h @ conv.lin_l.weight.T), conv.lin_l.bias)
         if conv.root_weight:
             out = out + conv.lin_r(x)
         return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
@@ -189,7 +184,7 @@ class _GIN(_Layer):
 
 
 _SUM, _MEAN = ("add", "sum"), ("mean",)
-# What replaces each layer, how it may join messages, and which settings it must have: what means something else is refused.
+# For each layer: its replacement, the supported aggregations, and the required values of other settings.
 _LAYERS: dict[type, tuple[type[_Layer], tuple[str, ...], dict[str, Any]]] = {
     GCNConv: (_GCN, _SUM, {"improved": False, "cached": False}),
     SGConv: (_SG, _SUM, {"cached": False}),
@@ -199,80 +194,61 @@ _LAYERS: dict[type, tuple[type[_Layer], tuple[str, ...], dict[str, Any]]] = {
     SAGEConv: (_SAGE, _MEAN + _SUM, {}),
     GINConv: (_GIN, _SUM, {}),
 }
-# Layers that take no edge weights, nor a place for them that everyone agrees on: they are replaced only where asked for.
+# Layers without edge weights. There is more than one way to add them, so they are replaced on request only.
 _WEIGHTLESS = (SAGEConv, GINConv)
 
 
-def convert_pyg_layers(model: nn.Module, data: Data) -> EdgeWeighted:
-    """The model with its layers replaced, where that gives the same logits on this graph.
-
-    Made anew on every call: what becomes of the model later, other than the values of its parameters, is not seen here.
-
-    Raises:
-        UnsupportedLayerError: with the reason, if it cannot be done or does not give the same.
-    """
-    weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
-    if weightless:
-        raise UnsupportedLayerError(
-            f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) weighs its messages"
-        )
-    adopted = EdgeWeighted(model)
-    with torch.no_grad(), eval_mode(adopted):
-        adopted(data.x, data.edge_index)
-    return adopted
-
-
-def _with_layers_replaced(model: nn.Module) -> nn.Module:
-    """A copy of the modules around the very same parameters, each layer of PyG replaced."""
-    inner = _copied(model, {id(tensor): tensor for tensor in _tensors(model)})
-    layers = {id(module): _replaced(module) for module in inner.modules() if isinstance(module, MessagePassing)}
+def _replace_layers(model: nn.Module) -> nn.Module:
+    """Return a copy of the modules that shares all tensors, with each PyG layer replaced."""
+    inner = _copy_module(model, {id(tensor): tensor for tensor in _tensors(model)})
+    layers = {id(module): _replacement(module) for module in inner.modules() if isinstance(module, MessagePassing)}
     if not layers:
         raise UnsupportedLayerError("it has no layers of torch_geometric.nn")
     if id(inner) in layers:
         return layers[id(inner)]
     for parent in list(inner.modules()):
-        # Not named_children: it passes over a layer that is used twice.
+        # named_children would skip the second use of a shared layer.
         for name, child in parent._modules.items():
             if id(child) in layers:
                 parent._modules[name] = layers[id(child)]
     return inner
 
 
+def _replacement(conv: nn.Module) -> _Layer:
+    name = type(conv).__name__
+    if type(conv) not in _LAYERS:
+        supported = ", ".join(layer.__name__ for layer in _LAYERS)
+        raise UnsupportedLayerError(f"its layer {name} is none of {supported}")
+    layer, aggregations, required = _LAYERS[type(conv)]
+    if conv.aggr not in aggregations:
+        raise UnsupportedLayerError(
+            f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, aggregations))}"
+        )
+    for setting, expected in {"flow": "source_to_target", **required}.items():
+        value = getattr(conv, setting)
+        if value != expected:
+            raise UnsupportedLayerError(f"its layer {name} has {setting}={value!r}, expected {expected!r}")
+    replacement = layer(conv)
+    replacement.training = conv.training
+    return replacement
+
+
 def _tensors(model: nn.Module) -> list[Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-def _copied(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
-    """A copy of the modules, with these tensors in place of those of these ids."""
+def _copy_module(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
+    """Copy the modules, with each tensor replaced by the one under its ``id``."""
     try:
         return copy.deepcopy(model, cast(dict[int, Any], dict(tensors)))
     except Exception as error:
         raise UnsupportedLayerError(f"it cannot be copied: {error}") from error
 
 
-def _replaced(conv: nn.Module) -> _Layer:
-    name = type(conv).__name__
-    if type(conv) not in _LAYERS:
-        known = ", ".join(layer.__name__ for layer in _LAYERS)
-        raise UnsupportedLayerError(f"its layer {name} is none of {known}")
-    layer, joins, needed = _LAYERS[type(conv)]
-    if conv.aggr not in joins:
-        raise UnsupportedLayerError(
-            f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, joins))}"
-        )
-    for setting, value in {"flow": "source_to_target", **needed}.items():
-        found = getattr(conv, setting)
-        if found != value:
-            raise UnsupportedLayerError(f"its layer {name} has {setting}={found!r}, expected {value!r}")
-    replaced = layer(conv)
-    replaced.training = conv.training
-    return replaced
-
-
-def _plus(out: Tensor, bias: Tensor | None) -> Tensor:
+def _add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out + bias
 
 
-def _dropped(matrix: Adjacency, share: float, training: bool) -> Adjacency:
-    """Entries dropped while training; not in evaluation, where gradients are asked for."""
-    return matrix.with_weight(F.dropout(matrix.weight, share)) if training and share else matrix
+def _dropout(matrix: Adjacency, p: float, training: bool) -> Adjacency:
+    """Drop entries during training. The rule is dropped, too, but gradients are computed in evaluation mode only."""
+    return matrix.with_weight(F.dropout(matrix.weight, p)) if training and p else matrix

@@ -1,18 +1,18 @@
-r"""Personalised PageRank (graph diffusion; Gasteiger et al., NeurIPS 2019), with the gradient of every edge behind it.
+r"""Personalized PageRank (graph diffusion; Gasteiger et al., NeurIPS 2019), differentiable in the edge weights.
 
-The diffusion :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}` has an entry for every two nodes that a path joins, of which
-each node keeps the largest. With :math:`G` the gradient at the entries kept, and 0 at all others,
+The diffusion :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}` has an entry for every two connected nodes; each row keeps its
+largest. With :math:`G` the gradient with respect to the kept entries, and 0 elsewhere,
 
 .. math::
     \frac{\partial L}{\partial \hat A} = \frac{1 - \alpha}{\alpha} \, \Pi^\top G \, \Pi^\top,
 
-which is wanted at the entries of :math:`\hat A` only. A small graph inverts the matrix. A larger one never holds all of
-:math:`\Pi`: it solves for some nodes at a time, forwards and backwards.
+which is needed at the entries of :math:`\hat A` only. For a small graph the matrix is inverted. For a larger graph :math:`\Pi`
+is never stored as a whole: forward and backward solve for a block of columns at a time.
 
-That gradient has the form of one call of :func:`~edgeproof.propagation.propagate`, with as many channels as nodes:
+The gradient has the form of one call of :func:`~edgeproof.propagation.propagate` with as many channels as nodes,
 :math:`\langle b_u, h_v \rangle` with :math:`h = \Pi` and :math:`b = \tfrac{1 - \alpha}{\alpha} \Pi^\top G`, and
-:math:`(1 - \alpha) \hat A \Pi = \Pi - \alpha I` gives the rest of what a tape records. So small graphs have the gradient of
-any pair, in the graph or not, from node quantities.
+:math:`(1 - \alpha) \hat A \Pi = \Pi - \alpha I` gives the remaining quantities of a tape. For small graphs the gradient of any
+pair, present or not, therefore follows from node quantities.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from edgeproof._checks import check_int, is_number
 from edgeproof.kernels import dispatch
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.message_rules import UnknownRuleError
 from edgeproof.propagation.propagate import Call, current_tape
 
-# Up to so many nodes the matrix is inverted.
-_SMALL_GRAPH = 5_000
-# Numbers of a block of columns: as many as a CPU's cache can work with.
-_BLOCK = 1 << 21
-# Entries count as equal if they differ by no more than so many units of rounding.
+# Entries are equal if they differ by at most this many units of rounding.
 _SLACK = 4
 
 
-def top_ppr(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]:
-    r"""The ``k`` largest entries in every row of :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}`.
+def top_ppr(
+    adjacency: Adjacency, alpha: float, k: int, *, dense_limit: int = 5_000, block_size: int = 1 << 21
+) -> tuple[Tensor, Tensor]:
+    r"""Return the ``k`` largest entries in every row of :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}`.
 
-    Differentiable in the weights of the adjacency, but for the choice of the entries: what is not among the largest has no
-    gradient. Entries that equal the ``k``-th largest up to rounding are taken in ascending order of their nodes, and so are
-    entries of 0, where a row has fewer others than ``k``. Constant weights are diffused once and remembered, as long as the
-    adjacency lives; weights that need a gradient are diffused on every call.
+    Differentiable in the weights of the adjacency, except for the choice of the entries: entries that are not among the
+    largest have no gradient. Ties with the ``k``-th largest entry (up to rounding), and zeros in rows with fewer than ``k``
+    other entries, are taken in ascending order of node ids. For constant weights the result is cached as long as the adjacency
+    exists.
 
     Args:
-        adjacency: :math:`\hat A`, without negative weights and with no eigenvalue beyond 1, as normalised matrices are.
-        alpha: the chance to return to the start in every step.
-        k: entries per row; in a graph of fewer nodes all of them are kept.
+        adjacency: :math:`\hat A`, with non-negative weights and no eigenvalue above 1, as normalized matrices have.
+        alpha: Teleport probability, in (0, 1).
+        k: Entries per row. Smaller graphs keep all entries.
+        dense_limit: Largest number of nodes for which the matrix is inverted.
+        block_size: Elements of a block of columns, for larger graphs. The default fits into a CPU's cache.
 
     Returns:
-        The entries, shape ``[nodes, k]``, and their columns, ascending in each row, of the same shape.
+        Entries, shape ``[nodes, k]``, and their columns, ascending in each row, same shape.
 
     >>> path = Adjacency.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
     >>> values, index = top_ppr(path.normalized(self_loops=True), alpha=0.5, k=2)
@@ -65,45 +66,51 @@ def top_ppr(adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]
             [0, 1],
             [1, 2]])
     """
-    if not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
+    if not is_number(alpha) or not 0 < alpha < 1:
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"expected k to be a whole number >= 1, got {k!r}")
+    check_int(1, k=k)
+    num_columns = None if adjacency.num_nodes <= dense_limit else max(1, block_size // adjacency.num_nodes)
     tape = current_tape()
     if tape is not None:
-        if adjacency.num_nodes > _SMALL_GRAPH:
-            # As many channels as nodes are too many to keep; and better no gradient at all than one without the diffusion.
+        if num_columns is not None:
+            # The tape would store as many channels as nodes.
             raise UnknownRuleError(
-                f"the diffusion of more than {_SMALL_GRAPH:,} nodes has no shortcut to its gradient: use path='autograd'"
+                f"the diffusion of a graph of more than {dense_limit:,} nodes has no fast edge gradient: use path='autograd'"
             )
-        return _diffuse(adjacency, alpha, k, *tape.record(adjacency.rule, adjacency.weight))
+        return _diffuse(adjacency, alpha, k, None, *tape.record(adjacency.rule, adjacency.weight))
     if adjacency.weight.requires_grad:
-        return _diffuse(adjacency, alpha, k)
-    remembered = _REMEMBERED.setdefault(adjacency, {})
-    if (alpha, k) not in remembered:
-        # What is remembered must not be marked as belonging to the inference-mode block that it came up in.
+        return _diffuse(adjacency, alpha, k, num_columns)
+    cache = _CACHE.setdefault(adjacency, {})
+    key = (alpha, k, num_columns)
+    if key not in cache:
+        # Cached tensors must not be inference tensors.
         with torch.inference_mode(False):
-            remembered[alpha, k] = _diffuse(adjacency, alpha, k)
-    return remembered[alpha, k]
+            cache[key] = _diffuse(adjacency, alpha, k, num_columns)
+    return cache[key]
 
 
-# What became of adjacencies with constant weights, by alpha and k.
-_REMEMBERED: WeakKeyDictionary[Adjacency, dict[tuple[float, int], tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+# Results for constant weights, by alpha, k and columns per block.
+_CACHE: WeakKeyDictionary[Adjacency, dict[tuple[float, int, int | None], tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 
 
 def _diffuse(
-    adjacency: Adjacency, alpha: float, k: int, call: Call | None = None, anchor: Tensor | None = None
+    adjacency: Adjacency,
+    alpha: float,
+    k: int,
+    num_columns: int | None,
+    call: Call | None = None,
+    anchor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     arguments = adjacency.weight, adjacency, alpha, min(k, adjacency.num_nodes)
-    if adjacency.num_nodes <= _SMALL_GRAPH:
+    if num_columns is None:
         values, index = _Inverse.apply(*arguments, call, anchor)  # type: ignore[no-untyped-call]
     else:
-        values, index = _Blocks.apply(*arguments)  # type: ignore[no-untyped-call]
+        values, index = _Blocks.apply(*arguments, num_columns)  # type: ignore[no-untyped-call]
     return values, index
 
 
 class _Inverse(torch.autograd.Function):
-    """For small graphs: all of the matrix."""
+    """Diffusion by inverting the whole matrix, for small graphs."""
 
     @staticmethod
     def forward(
@@ -111,7 +118,7 @@ class _Inverse(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         dense = adjacency.with_weight(weight).dense()
         system = torch.eye(len(dense), dtype=dense.dtype, device=dense.device) - (1 - alpha) * dense
-        # With no eigenvalue of the adjacency beyond 1 it is positive definite where it is symmetric, and half the work.
+        # With no eigenvalue of the adjacency above 1, a symmetric system is positive definite: Cholesky is half the work.
         pi = torch.cholesky_inverse(torch.linalg.cholesky(system)) if adjacency.symmetric else torch.linalg.inv(system)
         pi *= alpha
         values, index = _largest(pi, k)
@@ -126,98 +133,100 @@ class _Inverse(torch.autograd.Function):
         pi, index = ctx.saved_tensors
         alpha, call = ctx.alpha, ctx.call
         kept = torch.zeros_like(pi).scatter_(1, index, grad).mul_((1 - alpha) / alpha)
-        blame = pi.T @ kept
+        b = pi.T @ kept
         if call is not None:
             call.x, call.out = pi, (pi - alpha * torch.eye(len(pi), dtype=pi.dtype, device=pi.device)) / (1 - alpha)
-            call.grad_out, call.grad_x = blame, (blame - alpha * kept) / (1 - alpha)
-        gradient = (blame @ pi.T)[ctx.pattern.row, ctx.pattern.col] if ctx.needs_input_grad[0] else None
+            call.grad_out, call.grad_x = b, (b - alpha * kept) / (1 - alpha)
+        gradient = (b @ pi.T)[ctx.pattern.row, ctx.pattern.col] if ctx.needs_input_grad[0] else None
         return gradient, None, None, None, None, None
 
 
 class _Blocks(torch.autograd.Function):
-    """For larger graphs: some columns at a time."""
+    """Diffusion by solving for blocks of columns, for large graphs."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, adjacency: Adjacency, alpha: float, k: int) -> tuple[Tensor, Tensor]:
-        adjacency = _constant(adjacency, weight)
+    def forward(
+        ctx: Any, weight: Tensor, adjacency: Adjacency, alpha: float, k: int, num_columns: int
+    ) -> tuple[Tensor, Tensor]:
+        adjacency = constant_adjacency(adjacency, weight)
         # Rows of the matrix are columns of its transpose.
-        turned = adjacency.transposed
-        found = [_largest(_solve(turned, alpha, _unit(turned, nodes)).T, k) for nodes in _blocks(adjacency)]
-        index = torch.cat([block_index for _, block_index in found])
+        transposed, blocks = adjacency.transposed, _blocks(adjacency, num_columns)
+        largest = [_largest(_solve(transposed, alpha, _unit(transposed, nodes)).T, k) for nodes in blocks]
+        index = torch.cat([block_index for _, block_index in largest])
         ctx.save_for_backward(index)
         ctx.mark_non_differentiable(index)
-        ctx.adjacency, ctx.alpha = adjacency, alpha
-        return torch.cat([values for values, _ in found]), index
+        ctx.adjacency, ctx.alpha, ctx.num_columns = adjacency, alpha, num_columns
+        return torch.cat([values for values, _ in largest]), index
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
         (index,) = ctx.saved_tensors
         adjacency: Adjacency = ctx.adjacency
-        turned, pattern = adjacency.transposed, adjacency.pattern
+        transposed, pattern = adjacency.transposed, adjacency.pattern
         gradient = torch.zeros_like(adjacency.weight)
-        # Entry (u, v) is a sum over all nodes w of (transposed Pi times G) at (u, w), times Pi at (v, w).
-        for nodes in _blocks(adjacency):
+        # Entry (u, v) is the sum over all nodes w of (Pi^T G)[u, w] * Pi[v, w].
+        for nodes in _blocks(adjacency, ctx.num_columns):
             row, slot = ((index >= nodes[0]) & (index <= nodes[-1])).nonzero(as_tuple=True)
             kept = torch.zeros_like(_unit(adjacency, nodes))
             kept[row, index[row, slot] - nodes[0]] = grad[row, slot]
-            blame = _solve(turned, ctx.alpha, kept)
-            reach = _solve(adjacency, ctx.alpha, _unit(adjacency, nodes))
-            gradient += dispatch.gathered_dot(blame, reach, pattern.row, pattern.col)
-        return (1 - ctx.alpha) / ctx.alpha * gradient, None, None, None
+            b = _solve(transposed, ctx.alpha, kept)
+            pi = _solve(adjacency, ctx.alpha, _unit(adjacency, nodes))
+            gradient += dispatch.gathered_dot(b, pi, pattern.row, pattern.col)
+        return (1 - ctx.alpha) / ctx.alpha * gradient, None, None, None, None
 
 
 def _largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest values of every row and their columns, ascending; of equal values those in the first columns."""
+    """Return the ``k`` largest values of every row and their columns, ascending; of equal values those in the first columns."""
     last = rows.topk(k, dim=1).values[:, -1:]
     slack = _SLACK * torch.finfo(rows.dtype).eps
-    beyond = rows > last + slack
-    equal = (rows >= last - slack) & ~beyond
-    room = k - beyond.sum(dim=1, keepdim=True)
-    kept = beyond | (equal & (equal.cumsum(dim=1) <= room))
+    larger = rows > last + slack
+    equal = (rows >= last - slack) & ~larger
+    num_equal = k - larger.sum(dim=1, keepdim=True)
+    kept = larger | (equal & (equal.cumsum(dim=1) <= num_equal))
     index = kept.nonzero()[:, 1].view(-1, k)
     return rows.gather(1, index), index
 
 
 def _solve(adjacency: Adjacency, alpha: float, right: Tensor) -> Tensor:
-    r"""The solution :math:`X` of :math:`(I - (1 - \alpha) \hat A) X = \alpha R` by Chebyshev's iteration, to rounding.
+    r"""Solve :math:`(I - (1 - \alpha) \hat A) X = \alpha R` for :math:`X` by Chebyshev iteration, up to rounding.
 
     With :math:`\rho = 1 - \alpha`, :math:`X_{t+1} = X_{t-1} + \omega_t (\rho \hat A X_t + \alpha R - X_{t-1})`. A symmetric
-    matrix has real eigenvalues, for which :math:`\omega_{t+1} = 1 / (1 - \rho^2 \omega_t / 4)` errs by
-    :math:`(\rho / (1 + \sqrt{1 - \rho^2}))^t`; otherwise :math:`\omega_t = 1`, the power iteration, errs by :math:`\rho^t`.
+    matrix has real eigenvalues, for which :math:`\omega_{t+1} = 1 / (1 - \rho^2 \omega_t / 4)` has error
+    :math:`(\rho / (1 + \sqrt{1 - \rho^2}))^t`. Otherwise :math:`\omega_t = 1` (power iteration) has error :math:`\rho^t`.
     """
     rho, pattern = 1 - alpha, adjacency.pattern
     rate = rho / (1 + math.sqrt(1 - rho**2)) if adjacency.symmetric else rho
     steps = math.ceil(math.log(torch.finfo(right.dtype).eps) / math.log(rate))
     source = alpha * right
-    before, now, omega = torch.zeros_like(source), source, 1.0
+    previous, current, omega = torch.zeros_like(source), source, 1.0
     for step in range(steps):
         if adjacency.symmetric:
             omega = 1 / (1 - rho**2 * omega / (2 if step == 0 else 4))
-        heard = dispatch.spmm(*pattern.indices, adjacency.weight, now, longest=pattern.longest)
-        before, now = now, heard.mul_(rho).add_(source).sub_(before).mul_(omega).add_(before)
-    return now
+        product = dispatch.spmm(*pattern.indices, adjacency.weight, current, longest=pattern.longest)
+        previous, current = current, product.mul_(rho).add_(source).sub_(previous).mul_(omega).add_(previous)
+    return current
 
 
-def _constant(adjacency: Adjacency, weight: Tensor) -> Adjacency:
-    """With weights that need no gradient, and known to be symmetric if it is, whether or not anyone said so."""
+def constant_adjacency(adjacency: Adjacency, weight: Tensor) -> Adjacency:
+    """Return the matrix with detached weights, marked as symmetric if its values are."""
     symmetric, pattern = adjacency.symmetric, adjacency.pattern
     if not symmetric:
-        turned, where = pattern.transposed
-        symmetric = torch.equal(turned.rowptr, pattern.rowptr) and torch.equal(turned.col, pattern.col)
-        # Normalised weights are symmetric up to the order of two products.
+        transposed, order = pattern.transposed
+        symmetric = torch.equal(transposed.rowptr, pattern.rowptr) and torch.equal(transposed.col, pattern.col)
+        # Normalized weights are symmetric up to the order of two products.
         slack = _SLACK * torch.finfo(weight.dtype).eps
-        symmetric = symmetric and bool(((weight[where] - weight).abs() <= slack * weight).all())
+        symmetric = symmetric and bool(((weight[order] - weight).abs() <= slack * weight).all())
     return adjacency.with_weight(weight.detach(), symmetric=symmetric)
 
 
-def _blocks(adjacency: Adjacency) -> Iterator[Tensor]:
-    """All nodes, so many at a time that a column for each is within bounds."""
+def _blocks(adjacency: Adjacency, num_columns: int) -> Iterator[Tensor]:
+    """Yield all node ids in blocks."""
     nodes = torch.arange(adjacency.num_nodes, device=adjacency.weight.device)
-    return iter(nodes.split(max(1, _BLOCK // adjacency.num_nodes)))
+    return iter(nodes.split(num_columns))
 
 
 def _unit(adjacency: Adjacency, nodes: Tensor) -> Tensor:
-    """The columns of the identity that belong to these nodes."""
+    """Return the columns ``nodes`` of the identity."""
     columns = adjacency.weight.new_zeros(adjacency.num_nodes, nodes.numel())
     return columns.index_put_((nodes, torch.arange(nodes.numel(), device=nodes.device)), columns.new_ones(()))

@@ -1,4 +1,4 @@
-r"""Messages along weighted edges, differentiable in the messages and in the weights.
+r"""Message passing along weighted edges, differentiable in the features and in the weights.
 
 With :math:`O = A H` and an upstream gradient :math:`G = \partial L / \partial O`,
 
@@ -6,7 +6,7 @@ With :math:`O = A H` and an upstream gradient :math:`G = \partial L / \partial O
     \frac{\partial L}{\partial H} = A^\top G, \qquad
     \frac{\partial L}{\partial A_{uv}} = \langle G_u, H_v \rangle,
 
-so two kernels are all it takes: a sparse-dense product and a gathered dot product.
+so forward and backward need two kernels: a sparse-dense product and a gathered dot product.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import torch
 from torch import Tensor
 
 from edgeproof.kernels import dispatch
-from edgeproof.propagation.message_rules import Rule
 
 if TYPE_CHECKING:
     from edgeproof.propagation.adjacency import Adjacency, Pattern
+    from edgeproof.propagation.message_rules import Rule
 
 
 def propagate(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) -> Tensor:
-    r"""One step of message passing, :math:`o_u = \sum_v A_{uv} x_v`.
+    r"""Run one step of message passing, :math:`o_u = \sum_v A_{uv} x_v`.
 
     Args:
-        adjacency: the weighted graph over ``n`` nodes.
-        x: what each node says, shape ``[n, channels]``.
-        backend: the kernels to use; by default the fastest that this machine and these inputs allow.
+        adjacency: Weighted graph of ``n`` nodes.
+        x: Features, shape ``[n, channels]``.
+        backend: Kernel backend. Default: the fastest that supports the inputs.
 
     Returns:
-        What each node hears, shape ``[n, channels]``.
+        Aggregated messages, shape ``[n, channels]``.
 
     >>> from edgeproof.propagation import Adjacency
     >>> path = Adjacency.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
@@ -48,20 +48,20 @@ def propagate(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) ->
 
 
 def spmm(adjacency: Adjacency, x: Tensor, *, backend: str | None = None) -> Tensor:
-    """The product behind :func:`propagate`, for sums that are no messages (such as degrees); never recorded."""
+    """Compute the product of :func:`propagate` without recording it, for sums that are not messages (such as degrees)."""
     return _spmm(adjacency, x, backend, None)
 
 
 @dataclass
 class Call:
-    """One call of :func:`propagate`, as the tape saw it forwards and backwards.
+    """Inputs, outputs and gradients of one call of :func:`propagate`.
 
     Args:
-        rule: how the matrix follows from edge weights; none if unknown.
-        x: what went in, :math:`h`.
-        out: what came out, :math:`o = A h`.
-        grad_out: :math:`b = \\partial L / \\partial o`; none if the loss does not depend on it.
-        grad_x: :math:`A^\\top b`.
+        rule: How the matrix follows from edge weights. None if unknown.
+        x: Input :math:`h`.
+        out: Output :math:`o = A h`.
+        grad_out: Gradient :math:`b = \\partial L / \\partial o`. None if the loss does not depend on the output.
+        grad_x: Gradient :math:`A^\\top b` with respect to the input.
     """
 
     rule: Rule | None
@@ -72,7 +72,7 @@ class Call:
 
 
 class Tape:
-    """Records every call of :func:`propagate` while it is open, and its gradients once the loss is differentiated.
+    """Context manager that records every call of :func:`propagate`, and its gradients once the loss is differentiated.
 
     >>> from edgeproof.propagation import Adjacency
     >>> pair = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2, symmetric=True)
@@ -86,10 +86,11 @@ class Tape:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        # Every recorded call depends on it, so differentiating with respect to it visits them all, whatever went in.
+        # Input of every recorded call: differentiating with respect to it visits all calls, even those on constants.
         self.anchor = torch.zeros((), requires_grad=True)
 
     def record(self, rule: Rule | None, x: Tensor) -> tuple[Call, Tensor]:
+        """Append a call and return it with the anchor, which its autograd function must take as an input."""
         call = Call(rule, x.detach())
         self.calls.append(call)
         return call, self.anchor
@@ -111,7 +112,7 @@ _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 
 def current_tape() -> Tape | None:
-    """The tape that is open, if one is: for operations other than :func:`propagate` that have the form of its calls."""
+    """Return the active tape, or None. For operations whose gradient has the form of a call of :func:`propagate`."""
     return _tape.get()
 
 
@@ -156,8 +157,8 @@ class _SpMM(torch.autograd.Function):
                 grad_x = weight.view(pattern.num_nodes, pattern.num_nodes).T @ grad
             else:
                 if not adjacency.symmetric:
-                    pattern, where = pattern.transposed
-                    weight = weight[where]
+                    pattern, order = pattern.transposed
+                    weight = weight[order]
                 grad_x = _product(pattern, weight, grad, ctx.backend)
         if call is not None:
             call.grad_out, call.grad_x = grad, grad_x

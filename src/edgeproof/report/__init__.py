@@ -1,18 +1,19 @@
-"""A page that says how robust models are, to people who were not there: one file, no network."""
+"""HTML report of robustness results: one self-contained file that loads nothing from a network."""
 
 from edgeproof.report.filters import Filter, describe_filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.page import render, write
 from edgeproof.report.reading import nodes_file, read
-from edgeproof.report.runs import Attacked, Certified, Row, Run
+from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run, ThreatModel
 
 __all__ = [
-    "Attacked",
-    "Certified",
+    "AttackRow",
+    "AttackTable",
+    "CertificateSummary",
     "Filter",
     "Outcomes",
-    "Row",
     "Run",
+    "ThreatModel",
     "describe_filter",
     "nodes_file",
     "read",

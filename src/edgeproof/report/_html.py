@@ -1,4 +1,4 @@
-"""Markup in which text cannot become anything but text."""
+"""HTML elements with escaped text and attributes."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import final
 
-# Elements that have no end.
+# Elements without a closing tag.
 _VOID = frozenset({"meta", "rect", "line"})
 
 
 @final
 class Html(str):
-    """Markup, which stands in the page as it is. Every other text is escaped on its way in."""
+    """Markup that is inserted unchanged. All other strings are escaped when they are inserted."""
 
     __slots__ = ()
 
 
 def tag(name: str, attributes: Mapping[str, str | int | float | bool | None], *children: str) -> Html:
-    """One element.
+    """Return one element.
 
     Args:
-        name: of the element.
-        attributes: their values are escaped; those that are None or False are left out, True stands alone.
-        children: markup, and text, which is escaped.
+        name: Name of the element.
+        attributes: Attribute values, which are escaped. None and False omit the attribute, True writes its name only.
+        children: Markup, or text, which is escaped.
 
     >>> tag("p", {"class": "note", "hidden": False}, "1 < 2", tag("b", {}, "</p>"))
     '<p class="note">1 &lt; 2<b>&lt;/p&gt;</b></p>'
     """
-    shown = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    markup = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _VOID:
-        return Html(f"<{name}{shown}/>")
-    return Html(f"<{name}{shown}>{join(children)}</{name}>")
+        return Html(f"<{name}{markup}/>")
+    return Html(f"<{name}{markup}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[str]) -> Html:
-    """Several pieces as one."""
+    """Concatenate markup and text; text is escaped."""
     return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
 
 
 def json_block(value: object) -> Html:
-    """JSON for a data block: no text within it can end the block or begin another.
+    """Encode a value as JSON for a ``<script type="application/json">`` block, without any of ``<``, ``>`` and ``&``.
 
     >>> json_block({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'

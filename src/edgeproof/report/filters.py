@@ -1,4 +1,4 @@
-"""A model's filter in the few numbers that a result file keeps of it."""
+"""Summary of a model's polynomial filter, small enough for a result file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BINS = 41
 
 @dataclass(frozen=True)
 class Filter:
-    r"""The coefficients :math:`\gamma` of a model's diffusion, and the frequencies of the graph that it was tested on.
+    r"""Coefficients :math:`\gamma` of a model's diffusion and the spectrum of the test graph.
 
     Args:
-        gamma: sign-fixed, sizes sum to 1.
-        self_loops: whether of the normalised :math:`A + I` or of :math:`A`.
-        own_share: how much nodes hear from themselves, see :func:`edgeproof.analysis.own_share`; none if not measured.
-        mean_frequency: of white noise that went through, see :class:`edgeproof.analysis.Spectrum`.
-        density: share of the graph's eigenvalues in equal bins of [0, 2].
+        gamma: Coefficients, with fixed sign and absolute values that sum to 1.
+        self_loops: Whether the diffusion uses the normalised :math:`A + I` (True) or :math:`A` (False).
+        own_share: Weight of each node's own hidden state, see :func:`edgeproof.analysis.self_influence`. None if not measured.
+        mean_frequency: Mean frequency of filtered white noise, see :class:`edgeproof.analysis.Spectrum`.
+        density: Fraction of the graph's eigenvalues in each of :data:`BINS` equal bins of [0, 2].
     """
 
     gamma: tuple[float, ...]
@@ -37,33 +37,40 @@ class Filter:
 
     @classmethod
     def of(cls, model: nn.Module, data: Data) -> Filter | None:
-        """Of a model with a polynomial filter that lets something pass; none for any other.
+        """Return the filter of a model on a graph; None if the model has no non-zero polynomial filter.
 
         >>> from edgeproof import datasets, models
         >>> Filter.of(models.APPNP(21, 2, K=2, alpha=0.5), datasets.load("csbm")).gamma
         (0.5, 0.25, 0.25)
         """
         try:
-            found = coefficients(model)
+            polynomial = coefficients(model)
         except (TypeError, ValueError):
             return None
-        views = compare({"model": found}, data)
-        spectrum = views.spectra["model"]
+        comparison = compare({"model": polynomial}, data)
+        spectrum = comparison.spectra["model"]
         return cls(
-            gamma=tuple(found.gamma.tolist()),
-            self_loops=found.self_loops,
-            own_share=views.own_shares["model"],
+            gamma=tuple(polynomial.gamma.tolist()),
+            self_loops=polynomial.self_loops,
+            own_share=comparison.self_influence["model"],
             mean_frequency=spectrum.mean_frequency,
             density=tuple(spectrum.histogram(BINS).tolist()),
         )
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Filter:
-        """From a result file; raises ``ValueError`` for anything that :func:`describe_filter` would not have written."""
+        """Return the filter of a result file.
+
+        Args:
+            values: Value of the entry ``"filter"`` that :func:`describe_filter` returns.
+
+        Raises:
+            ValueError: If an entry is missing or invalid.
+        """
         try:
-            gamma, density = ([float(one) for one in values[name]] for name in ("gamma", "density"))
+            gamma, density = ([float(number) for number in values[name]] for name in ("gamma", "density"))
             if not all(map(math.isfinite, [*gamma, *density])) or not any(gamma) or not any(density):
-                raise ValueError("expected coefficients and densities that are finite and not all zero")
+                raise ValueError("expected finite coefficients and densities that are not all zero")
             own_share = values.get("own_share")
             return cls(
                 gamma=tuple(gamma),
@@ -73,16 +80,16 @@ class Filter:
                 density=tuple(density),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"its filter is damaged: {error!r}") from error
+            raise ValueError(f"invalid filter: {error!r}") from error
 
     def response(self) -> list[tuple[float, float]]:
-        r"""Frequencies, the middles of the bins, and :math:`g(\lambda)` there, its largest size 1."""
+        r"""Return pairs :math:`(\lambda, g(\lambda))` at the centres of the bins, scaled to :math:`\max |g| = 1`."""
         frequency = (torch.arange(BINS, dtype=torch.float64) + 0.5) * 2 / BINS
         response = Coefficients.of(list(self.gamma), self_loops=self.self_loops).response(frequency)
         return list(zip(frequency.tolist(), (response / response.abs().max()).tolist(), strict=True))
 
 
 def describe_filter(model: nn.Module, data: Data) -> dict[str, Any]:
-    """What a result file says about a model's filter: an entry ``filter``, or nothing where it has none."""
+    """Return the entry ``filter`` of a result file, or an empty dictionary if the model has no polynomial filter."""
     found = Filter.of(model, data)
     return {} if found is None else {"filter": asdict(found)}

@@ -1,7 +1,8 @@
-"""Runs that repeat each other as one line of a picture, with its error bars."""
+"""Groups of runs that differ only in their seed, with means and error bars."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter
@@ -9,20 +10,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgeproof.experiments.store import key_of
 from edgeproof.report.filters import Filter
-from edgeproof.report.runs import Attacked, Certified, Run, self_trained
+from edgeproof.report.runs import AttackTable, CertificateSummary, Run, ThreatModel, is_self_trained
 from edgeproof.training.history import OUTCOME_KEYS
 
 WORST = "worst case"
-# The normal quantile of a 95 % interval.
+# Normal quantile of a 95 % interval.
 _Z = 1.96
 
 
 class Estimate(NamedTuple):
-    """A mean, how far it may be off, and of how many runs it is.
+    """Mean with an interval: one standard error over runs or, for a single run, the 95 % interval of a proportion.
 
-    The interval is one standard error over runs, or of a single run the 95 % interval of a share of nodes.
+    Args:
+        mean: Mean over the runs.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        runs: Number of runs.
     """
 
     mean: float
@@ -33,11 +37,11 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A model, tested once or with several seeds.
+    """A model, tested with one or several seeds.
 
     Args:
-        name: unique within a page.
-        runs: at least one.
+        name: Name, unique within a report.
+        runs: At least one run.
     """
 
     name: str
@@ -51,59 +55,60 @@ class Group:
     def clean(self) -> Estimate | None:
         return self._estimate(lambda run: run.clean)
 
-    def attacked(self, kind: tuple[str, str]) -> list[tuple[Run, Attacked]]:
-        """The runs that were attacked with budgets of this kind."""
-        return [(run, one) for run in self.runs for one in run.attacked if one.kind == kind]
+    def attack_tables(self, threat_model: ThreatModel) -> list[tuple[Run, AttackTable]]:
+        """Return the runs attacked under this threat model, each with its table."""
+        return [(run, table) for run in self.runs for table in run.attacks if table.threat_model == threat_model]
 
-    def largest(self, kind: tuple[str, str]) -> float:
-        """The largest budget of this kind that all runs have, or, if they share none, that most of them have."""
-        times = Counter(epsilon for _, one in self.attacked(kind) for epsilon in one.epsilons)
-        return max(epsilon for epsilon, number in times.items() if number == max(times.values()))
+    def largest_epsilon(self, threat_model: ThreatModel) -> float:
+        """Return the largest budget that all runs share or, if there is none, that most runs share."""
+        counts = Counter(epsilon for _, table in self.attack_tables(threat_model) for epsilon in table.epsilons)
+        return max(epsilon for epsilon, count in counts.items() if count == max(counts.values()))
 
-    def at(self, kind: tuple[str, str], epsilon: float) -> Group:
-        """Only the runs that were attacked at this budget."""
-        return Group(self.name, tuple(run for run, one in self.attacked(kind) if epsilon in one.epsilons))
+    def attacked_at(self, threat_model: ThreatModel, epsilon: float) -> Group:
+        """Return the group of runs that were attacked at this budget."""
+        tables = self.attack_tables(threat_model)
+        return Group(self.name, tuple(run for run, table in tables if epsilon in table.epsilons))
 
-    def accuracy(self, kind: tuple[str, str], attack: str, epsilon: float) -> Estimate | None:
-        """Of all runs that this attack, or with :data:`WORST` any attack, was run on at this budget."""
+    def accuracy(self, threat_model: ThreatModel, attack: str, epsilon: float) -> Estimate | None:
+        """Return the accuracy under an attack, or under all attacks (:data:`WORST`), over the runs that have it."""
 
-        def find(run: Run) -> float | None:
-            for one in run.attacked:
-                if one.kind == kind and epsilon in one.epsilons:
-                    row = one.worst(epsilon) if attack == WORST else one.at(attack, epsilon)
+        def accuracy_of(run: Run) -> float | None:
+            for table in run.attacks:
+                if table.threat_model == threat_model and epsilon in table.epsilons:
+                    row = table.worst(epsilon) if attack == WORST else table.row(attack, epsilon)
                     return None if row is None else row.accuracy
             return None
 
-        return self._estimate(find)
+        return self._estimate(accuracy_of)
 
     @property
-    def certified(self) -> Certified | None:
-        """The mean over the runs that have a certificate."""
-        found = [run.certified for run in self.runs if run.certified is not None]
+    def certificate(self) -> CertificateSummary | None:
+        """Mean over the runs with a certificate, for the radii that all of them have."""
+        found = [run.certificate for run in self.runs if run.certificate is not None]
         if not found:
             return None
-        keys = {key for one in found for key in one.shares if all(key in other.shares for other in found)}
-        shares = {key: statistics.fmean(one.shares[key] for one in found) for key in sorted(keys)}
-        abstained = statistics.fmean(one.abstained for one in found)
-        return Certified(shares, found[0].labelled, found[0].settings, abstained)
+        radii = set.intersection(*(set(certificate.fractions) for certificate in found))
+        fractions = {radius: statistics.fmean(each.fractions[radius] for each in found) for radius in sorted(radii)}
+        abstained = statistics.fmean(certificate.abstained for certificate in found)
+        return CertificateSummary(fractions, found[0].labelled, found[0].settings, abstained)
 
     @property
     def filter(self) -> Filter | None:
-        """The mean over the runs that have one; filters are sign-fixed and of one size, so that a mean means something."""
+        """Mean over the runs with a filter. Filters have a fixed sign and scale, so they can be averaged."""
         found = [run.filter for run in self.runs if run.filter is not None]
         if not found:
             return None
-        shares = [one.own_share for one in found if one.own_share is not None]
+        own_shares = [each.own_share for each in found if each.own_share is not None]
         return Filter(
-            gamma=_means([one.gamma for one in found]),
+            gamma=_means([each.gamma for each in found]),
             self_loops=found[0].self_loops,
-            own_share=statistics.fmean(shares) if len(shares) == len(found) else None,
-            mean_frequency=statistics.fmean(one.mean_frequency for one in found),
-            density=_means([one.density for one in found]),
+            own_share=statistics.fmean(own_shares) if len(own_shares) == len(found) else None,
+            mean_frequency=statistics.fmean(each.mean_frequency for each in found),
+            density=_means([each.density for each in found]),
         )
 
-    def _estimate(self, find: Callable[[Run], float | None]) -> Estimate | None:
-        found = [(value, run) for run in self.runs if (value := find(run)) is not None]
+    def _estimate(self, value_of: Callable[[Run], float | None]) -> Estimate | None:
+        found = [(value, run) for run in self.runs if (value := value_of(run)) is not None]
         if not found:
             return None
         if len(found) == 1:
@@ -113,66 +118,72 @@ class Group:
         return Estimate(mean, max(0.0, mean - error), min(1.0, mean + error), len(values))
 
 
-def wilson(share: float, number: int | None) -> Estimate:
-    """Wilson's 95 % interval of a share of so many nodes; without their number, no interval.
+def wilson(fraction: float, number: int | None) -> Estimate:
+    """Return Wilson's 95 % interval of a proportion.
 
-    >>> tuple(round(one, 3) for one in wilson(0.5, 100)[:3])
+    Args:
+        fraction: Observed proportion.
+        number: Number of nodes. None gives an empty interval.
+
+    >>> tuple(round(value, 3) for value in wilson(0.5, 100)[:3])
     (0.5, 0.404, 0.596)
     """
     if not number:
-        return Estimate(share, share, share)
+        return Estimate(fraction, fraction, fraction)
     weight = _Z**2 / number
-    centre = (share + weight / 2) / (1 + weight)
-    half = math.sqrt(share * (1 - share) * weight + weight**2 / 4) / (1 + weight)
-    # Rounding must not put the share outside of its interval.
-    return Estimate(share, min(share, centre - half), max(share, centre + half))
+    centre = (fraction + weight / 2) / (1 + weight)
+    half = math.sqrt(fraction * (1 - fraction) * weight + weight**2 / 4) / (1 + weight)
+    # Rounding must not put the proportion outside its interval.
+    return Estimate(fraction, min(fraction, centre - half), max(fraction, centre + half))
 
 
 def group(runs: Sequence[Run]) -> list[Group]:
-    """Runs that differ in nothing but their seed together, in the order they came in, each group with a name of its own.
+    """Group runs that differ only in their seed, in order of first appearance, and give each group a unique name.
 
     Raises:
-        ValueError: if they have certificates that cannot be averaged.
+        ValueError: If certificates of one group have different settings.
     """
-    found: dict[str, list[Run]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(_meant(run), []).append(run)
-    names = _distinct([same[0] for same in found.values()])
-    for name, same in zip(names, found.values(), strict=True):
-        certified = [run.certified for run in same if run.certified is not None]
-        if len({(tuple(sorted(one.settings.items())), one.labelled) for one in certified}) > 1:
+        groups.setdefault(_group_key(run), []).append(run)
+    names = _unique_names([members[0] for members in groups.values()])
+    for name, members in zip(names, groups.values(), strict=True):
+        certificates = [run.certificate for run in members if run.certificate is not None]
+        if len({(tuple(sorted(each.settings.items())), each.labelled) for each in certificates}) > 1:
             raise ValueError(
-                f"expected certificates of {name} with the same settings, got others: report them on two pages"
+                f"expected certificates of {name} with the same settings, got different ones: write a separate report for "
+                "each"
             )
-    return [Group(name, tuple(same)) for name, same in zip(names, found.values(), strict=True)]
+    return [Group(name, tuple(members)) for name, members in zip(names, groups.values(), strict=True)]
 
 
-def _meant(run: Run) -> str:
-    """The same for runs that differ in nothing but their seed."""
+def _group_key(run: Run) -> str:
+    """Return a key that is equal for runs that differ only in their seed."""
     model = {name: value for name, value in run.model.items() if name != "fingerprint"}
     split = {name: run.split.get(name) for name in ("setting", "rule", "protocol")}
     training = {name: value for name, value in run.training.items() if name not in OUTCOME_KEYS}
-    training["self_training"] = self_trained(run.training)
-    return key_of({"name": run.name, "data": run.dataset, "model": model, "split": split, "training": training})
+    training["self_training"] = is_self_trained(run.training)
+    return json.dumps([run.name, run.dataset, model, split, training], sort_keys=True)
 
 
-def _distinct(runs: Sequence[Run]) -> list[str]:
-    """A name for each: the one that it has, where several have it with what tells them apart, in the end a number."""
+def _unique_names(runs: Sequence[Run]) -> list[str]:
+    """Return the names of the runs; equal names get the architecture, the dataset or a number appended."""
     names = [run.name for run in runs]
-    for name in [name for name, times in Counter(names).items() if times > 1]:
+    for name in [name for name, count in Counter(names).items() if count > 1]:
         same = [k for k, run in enumerate(runs) if run.name == name]
-        longer = [
+        candidates = [
             [f"{name}, {runs[k].model['name']}" for k in same],
             [f"{name}, {runs[k].dataset}" for k in same],
             [f"{name} ({number})" for number in range(1, len(same) + 1)],
         ]
-        found = next(one for one in longer if len(set(one)) == len(one) and not set(one) & set(names))
-        for k, one in zip(same, found, strict=True):
-            names[k] = one
+        chosen = next(c for c in candidates if len(set(c)) == len(c) and not set(c) & set(names))
+        for k, unique in zip(same, chosen, strict=True):
+            names[k] = unique
     return names
 
 
-def _means(lists: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    longest = max(map(len, lists))
-    padded = [[*one, *[0.0] * (longest - len(one))] for one in lists]
+def _means(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the mean of each column; shorter rows are padded with zeros."""
+    longest = max(map(len, rows))
+    padded = [[*row, *[0.0] * (longest - len(row))] for row in rows]
     return tuple(statistics.fmean(column) for column in zip(*padded, strict=True))

@@ -1,4 +1,4 @@
-"""What became of every target node under every attack."""
+"""Per-node outcomes of attacks: margins and flips of every target node."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Target nodes and, for every attack at every budget, what is left of their margins.
+    """Margins of the target nodes under every attack and budget.
 
     Args:
-        nodes: their ids, shape ``[nodes]``.
-        degree: before the attack, same shape.
-        labels: their classes, same shape; none where they are not known.
-        clean_margins: before the attack, same shape.
-        keys: attack and epsilon of each row below.
-        margins: after the attack, shape ``[attacks, nodes]``.
-        flips: how many flips are at each node, same shape.
+        nodes: Node ids, shape ``[nodes]``.
+        degree: Degrees in the clean graph, shape ``[nodes]``.
+        labels: Classes, shape ``[nodes]``. None if unknown.
+        clean_margins: Margins in the clean graph, shape ``[nodes]``.
+        keys: Attack and epsilon of each row of ``margins`` and ``flips``.
+        margins: Margins in the perturbed graph, shape ``[attacks, nodes]``.
+        flips: Number of edge flips at each node, shape ``[attacks, nodes]``.
     """
 
     nodes: Tensor
@@ -40,8 +40,14 @@ class Outcomes:
     flips: Tensor
 
     def __post_init__(self) -> None:
-        one, all_of_them = (self.nodes.numel(),), (len(self.keys), self.nodes.numel())
-        shapes = {"degree": one, "labels": one, "clean_margins": one, "margins": all_of_them, "flips": all_of_them}
+        per_node, per_attack = (self.nodes.numel(),), (len(self.keys), self.nodes.numel())
+        shapes = {
+            "degree": per_node,
+            "labels": per_node,
+            "clean_margins": per_node,
+            "margins": per_attack,
+            "flips": per_attack,
+        }
         for name, expected in shapes.items():
             value = getattr(self, name)
             if value is not None and tuple(value.shape) != expected:
@@ -51,13 +57,13 @@ class Outcomes:
     def of(
         cls, results: Mapping[tuple[str, float], AttackResult], data: Data, nodes: Tensor, ids: Tensor | None = None
     ) -> Outcomes:
-        """Of attacks on the same nodes.
+        """Collect the outcomes of attacks on the same nodes.
 
         Args:
-            results: by attack and epsilon, at least one.
-            data: the graph before the attacks.
-            nodes: the target nodes.
-            ids: what to call them; by default ``nodes``.
+            results: At least one attack result, by attack and epsilon.
+            data: Clean graph.
+            nodes: Target nodes.
+            ids: Node ids to store. Default: ``nodes``.
 
         >>> from edgeproof import Budget, attacks, datasets, models
         >>> data, nodes = datasets.load("csbm"), torch.arange(5)
@@ -65,25 +71,25 @@ class Outcomes:
         >>> Outcomes.of({("FixedFlips", 0.1): result}, data, nodes).flips
         tensor([[1, 1, 0, 0, 0]], dtype=torch.int32)
         """
-        found = list(results.values())
+        attacks = list(results.values())
         num_nodes = data.x.size(0)
         labels = data.y[nodes].cpu() if isinstance(data.get("y"), Tensor) else None
         if labels is not None and bool((labels == UNKNOWN).any()):
-            # Attacked by other labels than those of the data.
+            # The attacks used labels that are not in the data.
             labels = None
-        flips = [result.flips.flatten().bincount(minlength=num_nodes)[nodes] for result in found]
+        flips = [attack.flips.flatten().bincount(minlength=num_nodes)[nodes] for attack in attacks]
         return cls(
             nodes=(nodes if ids is None else ids).cpu(),
             degree=degree(data)[nodes].cpu(),
             labels=labels,
-            clean_margins=found[0].clean_margins.float().cpu(),
+            clean_margins=attacks[0].clean_margins.float().cpu(),
             keys=tuple(results),
-            margins=torch.stack([result.margins for result in found]).float().cpu(),
+            margins=torch.stack([attack.margins for attack in attacks]).float().cpu(),
             flips=torch.stack(flips).int().cpu(),
         )
 
     def save(self, path: str | Path) -> None:
-        """Write it; the file appears whole or not at all."""
+        """Write a safetensors file atomically."""
         tensors = {name: getattr(self, name) for name in ("nodes", "degree", "clean_margins", "margins", "flips")}
         if self.labels is not None:
             tensors["labels"] = self.labels
@@ -92,10 +98,14 @@ class Outcomes:
 
     @classmethod
     def load(cls, path: str | Path) -> Outcomes:
-        """Read what :meth:`save` wrote; raises ``ValueError`` for anything else."""
+        """Read a file written by :meth:`save`.
+
+        Raises:
+            ValueError: If the file is damaged, or holds something else.
+        """
         header, tensors = read_tensors(path)
         if header.get("outcomes") != _FORMAT:
-            raise ValueError(f"{path} holds no outcomes of nodes of this version")
+            raise ValueError(f"{path} does not contain node outcomes of format {_FORMAT}")
         try:
             keys = tuple((str(attack), float(epsilon)) for attack, epsilon in header["keys"])
             return cls(keys=keys, labels=tensors.pop("labels", None), **tensors)

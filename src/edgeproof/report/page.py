@@ -1,4 +1,4 @@
-"""The page as one text: markup, style, script and figures together, and a policy that lets nothing else in."""
+"""Render a report as one HTML page with inline style, script and data, and a Content Security Policy."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from edgeproof.report.sections.certificates import certificates
 from edgeproof.report.sections.comparison import comparison
 from edgeproof.report.sections.curves import curves
 from edgeproof.report.sections.filters import filters
-from edgeproof.report.sections.headline import headline
+from edgeproof.report.sections.models import models
 from edgeproof.report.sections.nodes import nodes
-from edgeproof.report.sections.rerun import rerun
-from edgeproof.report.sections.tested import tested
+from edgeproof.report.sections.reproduce import reproduce
+from edgeproof.report.sections.summary import summary
 
-TITLE = "How robust is it?"
-_SECTIONS = (headline, curves, tested, comparison, attacks, nodes, certificates, filters, rerun)
-# In this order they become one script.
+TITLE = "Robustness report"
+_SECTIONS = (summary, curves, models, comparison, attacks, nodes, certificates, filters, reproduce)
+# Concatenated in this order.
 _SCRIPTS = ("svg.js", "marks.js", "lines.js", "bars.js", "tables.js", "nodes.js", "main.js")
 
 
 def render(runs: Sequence[Run] | Run, *, title: str = TITLE, command: str = "") -> str:
-    """Runs as one HTML page that needs nothing else: no network, no server, no other file.
+    """Render runs as one self-contained HTML page: it needs no network, server or other file.
 
     Args:
-        runs: what was measured: one run, or several.
-        title: of the page.
-        command: what to type to get the page again; stands below the commands of the runs.
+        runs: One run or several.
+        title: Title of the page.
+        command: Command that creates the page, shown after the commands of the runs.
+
+    Raises:
+        ValueError: If there are no runs, or if certificates of one model have different settings.
 
     >>> import edgeproof as ep, torch
     >>> data, nodes, model = ep.datasets.load("csbm"), torch.arange(50), ep.models.GCN(21, 2)
@@ -46,13 +49,13 @@ def render(runs: Sequence[Run] | Run, *, title: str = TITLE, command: str = "") 
     >>> page.startswith("<!doctype html>"), "http://" in page.replace("http://www.w3.org/2000/svg", "")
     (True, False)
     """
-    found = [runs] if isinstance(runs, Run) else list(runs)
-    if not found:
+    runs = [runs] if isinstance(runs, Run) else list(runs)
+    if not runs:
         raise ValueError("expected at least one run to report, got none")
-    for one in found:
-        if not isinstance(one, Run):
-            raise TypeError(f"expected runs, of Run.of or of read, got {one!r}")
-    page = Page(title, tuple(group(found)), command)
+    for run in runs:
+        if not isinstance(run, Run):
+            raise TypeError(f"expected runs from edgeproof.report.Run.of or edgeproof.report.read, got {run!r}")
+    page = Page(title, tuple(group(runs)), command)
     sections = [section for make in _SECTIONS if (section := make(page)) is not None]
     charts = {name: chart for section in sections for name, chart in section.charts.items()}
     style = _asset("style.css")
@@ -63,7 +66,7 @@ def render(runs: Sequence[Run] | Run, *, title: str = TITLE, command: str = "") 
         title=tag("title", {}, title),
         heading=join([title]),
         style=style,
-        nav=join(tag("li", {}, tag("a", {"href": f"#{one.id}"}, one.title)) for one in sections),
+        nav=join(tag("li", {}, tag("a", {"href": f"#{section.id}"}, section.title)) for section in sections),
         sections=join(map(_section, sections)),
         version=__version__,
         charts=json_block(charts),
@@ -74,17 +77,17 @@ def render(runs: Sequence[Run] | Run, *, title: str = TITLE, command: str = "") 
 def write(
     runs: Sequence[Run] | Run, path: str | Path = "report.html", *, title: str = TITLE, command: str = ""
 ) -> None:
-    """Write the page of :func:`render`; the file appears whole or not at all.
+    """Write the page of :func:`render` atomically.
 
     Args:
-        runs: what was measured, one run or several: from :meth:`Run.of`, or from files with :func:`read`.
-        path: where the page goes.
-        title: of the page.
-        command: what to type to get the page again.
+        runs: One run or several, from :meth:`Run.of` or :func:`read`.
+        path: Output file.
+        title: Title of the page.
+        command: Command that creates the page.
     """
     path = Path(path)
     check_writable(path)
-    # Names of files may hold bytes that are no text; they must not keep a report from being written.
+    # Commands may contain file names that are not valid Unicode.
     content = render(runs, title=title, command=command).encode("utf-8", "replace")
     with replacing(path) as temporary:
         temporary.write_bytes(content)

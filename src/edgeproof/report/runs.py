@@ -1,4 +1,4 @@
-"""One trained model and everything that was measured about it, as numbers and texts."""
+"""Run: one trained model with all its measurements."""
 
 from __future__ import annotations
 
@@ -21,16 +21,29 @@ from edgeproof.splits import Split
 from edgeproof.training import History
 
 
-class Row(NamedTuple):
-    """What one attack did at one budget; what a file does not say is none.
+@dataclass(frozen=True)
+class ThreatModel:
+    """Kind of budget. Accuracies are comparable only under the same threat model.
 
     Args:
-        attack: its name.
-        epsilon: the budget as a share of the edges.
-        accuracy: on the perturbed graph.
-        total: the budget in flips.
-        flips: how many of them were used.
-        seconds: how long it took.
+        local: Local budget as a factor of the degree, ``"given"`` for individual budgets, ``"None"`` for no local budget.
+        count: Edges that epsilon is a fraction of, see :meth:`edgeproof.Budget.from_epsilon`.
+    """
+
+    local: str
+    count: str
+
+
+class AttackRow(NamedTuple):
+    """Result of one attack at one budget. Optional values are None if unknown.
+
+    Args:
+        attack: Name of the attack.
+        epsilon: Budget as a fraction of the edges.
+        accuracy: Accuracy on the perturbed graph.
+        total: Budget in edge flips.
+        flips: Number of edge flips used.
+        seconds: Runtime.
     """
 
     attack: str
@@ -42,70 +55,69 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Attacked:
-    """All attacks on a model under one kind of budget.
+class AttackTable:
+    """Results of all attacks on a model under one threat model.
 
     Args:
-        local: budget of a node as a factor of its degree; ``"given"`` where each had its own; none without.
-        count: which edges epsilon is a share of.
-        rows: every attack at every epsilon, once.
-        outcomes: what became of the nodes, one for each evaluation that kept them.
-        warnings: of the self-checks.
-        checked: whether self-checks were run on all rows, as an evaluation does.
+        local: Local budget as a factor of the degree, ``"given"`` for individual budgets, None for no local budget.
+        count: Edges that epsilon is a fraction of, see :meth:`edgeproof.Budget.from_epsilon`.
+        rows: One row per attack and epsilon.
+        outcomes: Per-node outcomes, one entry per evaluation that stored them.
+        warnings: Warnings of the self-checks.
+        checked: Whether the self-checks of an evaluation were run on all rows.
     """
 
     local: float | str | None
     count: str
-    rows: tuple[Row, ...]
+    rows: tuple[AttackRow, ...]
     outcomes: tuple[Outcomes, ...] = ()
     warnings: tuple[str, ...] = ()
     checked: bool = False
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """The same for what may be compared."""
-        return str(self.local), self.count
+    def threat_model(self) -> ThreatModel:
+        return ThreatModel(str(self.local), self.count)
 
     @property
     def epsilons(self) -> list[float]:
         return sorted({row.epsilon for row in self.rows})
 
-    def worst(self, epsilon: float) -> Row:
-        """The row of lowest accuracy; what a smaller budget achieved, a larger one can, too."""
+    def worst(self, epsilon: float) -> AttackRow:
+        """Return the row with the lowest accuracy of all budgets up to ``epsilon``."""
         return min((row for row in self.rows if row.epsilon <= epsilon), key=lambda row: row.accuracy)
 
-    def at(self, attack: str, epsilon: float) -> Row | None:
-        """The row of this attack, if it was run."""
+    def row(self, attack: str, epsilon: float) -> AttackRow | None:
+        """Return the row of an attack at a budget; None if it was not run."""
         return next((row for row in self.rows if (row.attack, row.epsilon) == (attack, epsilon)), None)
 
 
 @dataclass(frozen=True)
-class Certified:
-    """What a certificate says of all nodes together.
+class CertificateSummary:
+    """Certified accuracy over all nodes.
 
     Args:
-        shares: certified accuracy by edges added and edges deleted, as far as it is known.
-        labelled: whether it is an accuracy, or, without labels, a share of all nodes.
-        settings: of the certificate, for people to read.
-        abstained: share of nodes without an answer.
+        fractions: Certified accuracy by number of added and deleted edges, for the known radii.
+        labelled: Whether ``fractions`` are accuracies (True) or, without labels, fractions of certified nodes (False).
+        settings: Settings of the certificate.
+        abstained: Fraction of nodes on which the smoothed model abstains.
     """
 
-    shares: Mapping[tuple[int, int], float]
+    fractions: Mapping[tuple[int, int], float]
     labelled: bool
     settings: Mapping[str, float]
     abstained: float
 
     @classmethod
-    def of(cls, certificate: Certificate) -> Certified:
-        """The numbers that a page shows."""
+    def of(cls, certificate: Certificate) -> CertificateSummary:
+        """Summarize a certificate."""
         labelled = certificate.labels is not None
-        counted = certificate.grid
+        certified = certificate.grid
         if certificate.labels is not None:
-            counted = counted & (certificate.prediction == certificate.labels)[:, None, None]
-        # Beyond the grid nothing is certified.
-        shares = pad(counted.double().mean(dim=0), (0, 1, 0, 1)).tolist()
+            certified = certified & (certificate.prediction == certificate.labels)[:, None, None]
+        # Nothing is certified beyond the grid.
+        fractions = pad(certified.double().mean(dim=0), (0, 1, 0, 1)).tolist()
         return cls(
-            shares={(a, d): share for a, row in enumerate(shares) for d, share in enumerate(row)},
+            fractions={(a, d): fraction for a, row in enumerate(fractions) for d, fraction in enumerate(row)},
             labelled=labelled,
             settings={name: getattr(certificate, name) for name in ("p_add", "p_del", "samples", "alpha")},
             abstained=float(certificate.abstained.double().mean()),
@@ -114,22 +126,22 @@ class Certified:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model and everything that was measured about it.
+    """One trained model with all its measurements.
 
     Args:
-        name: what to call it; runs of one name, one data set and one kind of model are repetitions of each other.
-        dataset: the graph's name.
-        model: see :func:`edgeproof.evaluation.result.describe_model`.
-        split: see :func:`edgeproof.evaluation.result.describe_split`; at least ``test``, the number of target nodes.
-        training: see :meth:`edgeproof.training.History.summary`; empty where it is not known.
-        seed: of the training, where it is known.
-        clean: accuracy on the graph as it is; none if only certified.
-        attacked: one entry for each kind of budget.
-        certified: what no change can alter.
-        filter: what was learned, for models that have a filter.
-        warnings: reasons not to trust the model's figures, whatever the attack.
-        commands: what to type to get all this again.
-        environment: versions and machine.
+        name: Name of the model. Runs with the same name, dataset and kind of model are repetitions with different seeds.
+        dataset: Name of the graph.
+        model: See :func:`edgeproof.evaluation.result.describe_model`.
+        split: See :func:`edgeproof.evaluation.result.describe_split`. Needs at least ``test``, the number of test nodes.
+        training: See :meth:`edgeproof.training.History.summary`. Empty if unknown.
+        seed: Training seed. None if unknown.
+        clean: Accuracy on the clean graph. None if not measured.
+        attacks: One table per threat model.
+        certificate: Certified accuracy. None if not certified.
+        filter: Learned filter. None for models without one.
+        warnings: Warnings about the model, independent of the attacks.
+        commands: Commands that reproduce the run.
+        environment: Versions and machine.
     """
 
     name: str
@@ -139,8 +151,8 @@ class Run:
     training: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     clean: float | None = None
-    attacked: tuple[Attacked, ...] = ()
-    certified: Certified | None = None
+    attacks: tuple[AttackTable, ...] = ()
+    certificate: CertificateSummary | None = None
     filter: Filter | None = None
     warnings: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -162,34 +174,37 @@ class Run:
         seed: int | None = None,
         command: str = "",
     ) -> Run:
-        """From what was measured in Python, about a model of the library or of your own.
+        """Create a run from results in memory, for a model of the library or any other module.
 
         Args:
-            name: what to call the model; several runs of one name become one line with error bars.
-            model: the model.
-            data: the graph that it was tested on.
-            nodes: the target nodes.
-            evaluation: what :func:`edgeproof.evaluate` found there.
-            certificate: what :class:`edgeproof.certificates.SparseSmoothing` found there.
-            history: how the model was trained, as :func:`edgeproof.train` says.
-            split: whose test nodes these are; the page then says whether training has seen them.
-            dataset: what to call the graph.
-            seed: of the training, to tell runs of one name apart.
-            command: how to get all this again.
+            name: Name of the model. Several runs with the same name are shown as one line with error bars.
+            model: Evaluated model.
+            data: Test graph.
+            nodes: Target nodes.
+            evaluation: Result of :func:`edgeproof.evaluate` for these nodes.
+            certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` for these nodes.
+            history: Result of :func:`edgeproof.train`.
+            split: Split that the test nodes belong to. The report then states whether training has seen them.
+            dataset: Name of the graph.
+            seed: Training seed.
+            command: Command that reproduces the run.
+
+        Raises:
+            ValueError: If there is neither an evaluation nor a certificate, or one of them is of other nodes.
 
         >>> import edgeproof as ep, torch
         >>> data, nodes, model = ep.datasets.load("csbm"), torch.arange(50), ep.models.GCN(21, 2)
         >>> scores = ep.evaluate(model, data, nodes, [0.1], ["FGSM"])
         >>> run = Run.of("my GCN", model, data, nodes, evaluation=scores, dataset="my graph")
-        >>> run.attacked[0].worst(0.1).attack
+        >>> run.attacks[0].worst(0.1).attack
         'FGSM'
         """
         check_data(data, labels=False)
         check_nodes(nodes, data)
         if not isinstance(name, str):
-            raise TypeError(f"expected a name as text, got {name!r}")
+            raise TypeError(f"expected name as a str, got {name!r}")
         if evaluation is None and certificate is None:
-            raise ValueError("expected an evaluation or a certificate to report, got none")
+            raise ValueError("expected an evaluation or a certificate to report, got neither")
         for result in [] if evaluation is None else evaluation.results.values():
             if not torch.equal(result.nodes.cpu(), nodes.cpu()):
                 raise ValueError(f"expected the evaluation of these {nodes.numel()} nodes, got one of other nodes")
@@ -204,70 +219,79 @@ class Run:
             training={} if history is None else history.summary(),
             seed=seed,
             clean=None if evaluation is None else evaluation.clean_accuracy,
-            attacked=() if evaluation is None else (_attacked(evaluation, data, nodes),),
-            certified=None if certificate is None else Certified.of(certificate),
+            attacks=() if evaluation is None else (_attack_table(evaluation, data, nodes),),
+            certificate=None if certificate is None else CertificateSummary.of(certificate),
             filter=Filter.of(model, data),
             commands=(command,) if command else (),
             environment=describe_environment(data.x.device),
         )
 
-    def joined(self, other: Run) -> Run:
-        """What two files say about the same model."""
-        if self.certified is not None and other.certified not in (None, self.certified):
-            raise ValueError(f"expected one certificate of {self.name}, got two that differ: report them on two pages")
+    def merge(self, other: Run) -> Run:
+        """Combine the measurements of two runs of the same model; where both have a value, this run's is kept.
+
+        Raises:
+            ValueError: If both have a certificate and the certificates differ.
+        """
+        if self.certificate is not None and other.certificate not in (None, self.certificate):
+            raise ValueError(
+                f"expected one certificate of {self.name}, got two different ones: write a separate report for each"
+            )
         return replace(
             self,
             name=self.name or other.name,
             split={**self.split, **other.split},
             seed=other.seed if self.seed is None else self.seed,
             clean=other.clean if self.clean is None else self.clean,
-            attacked=_merged([*self.attacked, *other.attacked]),
-            certified=self.certified or other.certified,
+            attacks=_merge_by_threat_model([*self.attacks, *other.attacks]),
+            certificate=self.certificate or other.certificate,
             filter=self.filter or other.filter,
-            warnings=_once([*self.warnings, *other.warnings]),
-            commands=_once([*self.commands, *other.commands]),
+            warnings=_unique([*self.warnings, *other.warnings]),
+            commands=_unique([*self.commands, *other.commands]),
             environment=self.environment or other.environment,
         )
 
 
-def self_trained(training: Mapping[str, Any]) -> bool:
-    """Whether other models labelled nodes for this one."""
+def is_self_trained(training: Mapping[str, Any]) -> bool:
+    """Whether the model was trained on pseudo-labels."""
     return bool(training.get("self_training")) or "label_val_accuracy" in training
 
 
-def _attacked(found: Evaluation, data: Data, nodes: Tensor) -> Attacked:
-    return Attacked(
-        local="given" if isinstance(found.local, Tensor) else found.local,
-        count=found.count,
-        rows=tuple(Row(row.attack, row.epsilon, row.accuracy, row.total, row.flips, row.seconds) for row in found.rows),
-        outcomes=(Outcomes.of(found.results, data, nodes),),
-        warnings=found.warnings,
+def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTable:
+    return AttackTable(
+        local="given" if isinstance(evaluation.local, Tensor) else evaluation.local,
+        count=evaluation.count,
+        rows=tuple(
+            AttackRow(row.attack, row.epsilon, row.accuracy, row.total, row.flips, row.seconds)
+            for row in evaluation.rows
+        ),
+        outcomes=(Outcomes.of(evaluation.results, data, nodes),),
+        warnings=evaluation.warnings,
         checked=True,
     )
 
 
-def _merged(parts: list[Attacked]) -> tuple[Attacked, ...]:
-    kinds: dict[tuple[str, str], list[Attacked]] = {}
-    for part in parts:
-        kinds.setdefault(part.kind, []).append(part)
-    return tuple(_one(same) for same in kinds.values())
+def _merge_by_threat_model(tables: list[AttackTable]) -> tuple[AttackTable, ...]:
+    groups: dict[ThreatModel, list[AttackTable]] = {}
+    for table in tables:
+        groups.setdefault(table.threat_model, []).append(table)
+    return tuple(map(_merge_tables, groups.values()))
 
 
-def _one(parts: list[Attacked]) -> Attacked:
-    """Several evaluations under one kind of budget as one: of an attack that was run twice the better one counts."""
-    best: dict[tuple[str, float], Row] = {}
-    for row in (row for part in parts for row in part.rows):
+def _merge_tables(tables: list[AttackTable]) -> AttackTable:
+    """Merge tables of one threat model; of repeated attacks, keep the row with the lower accuracy."""
+    best: dict[tuple[str, float], AttackRow] = {}
+    for row in (row for table in tables for row in table.rows):
         key = row.attack, row.epsilon
         if key not in best or row.accuracy < best[key].accuracy:
             best[key] = row
     return replace(
-        parts[0],
+        tables[0],
         rows=tuple(best.values()),
-        outcomes=tuple(one for part in parts for one in part.outcomes),
-        warnings=_once([warning for part in parts for warning in part.warnings]),
-        checked=all(part.checked for part in parts),
+        outcomes=tuple(outcomes for table in tables for outcomes in table.outcomes),
+        warnings=_unique(warning for table in tables for warning in table.warnings),
+        checked=all(table.checked for table in tables),
     )
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""The adversary of adversarial training: it attacks one graph again and again while the model changes."""
+"""Adversarial training: threat models and graphs under repeated attack."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.base import Attack, WarmStarting, make_target
-from edgeproof.attacks.target import Target
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import Attack, AttackTrace, Target, make_target
 from edgeproof.budget import Budget, check_count, check_epsilon, check_factor
-from edgeproof.graph import UNKNOWN
-from edgeproof.training.config import TrainConfig
+from edgeproof.graph import UNKNOWN, flip_pairs
+from edgeproof.losses import Loss
+from edgeproof.models import WithObjective, graph_of
+from edgeproof.propagation import Adjacency
 
-# More epochs than any run has.
-_EPOCHS = 1 << 24
+# Larger than the number of epochs of any run, so that all seeds of attacks are distinct.
+_MAX_EPOCHS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Threat:
-    """What training defends against.
+    """Threat model of adversarial training: an attack and its budgets.
 
     Args:
-        attack: used as it is; :meth:`~edgeproof.attacks.Attack.for_training` gives the paper's cheaper settings.
-        epsilon: its budget, as a share of the edges at the nodes that count.
-        local: the budget of each node as a share of its degree; none for no local budgets.
-        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`.
+        attack: Attack, used as it is; :meth:`~edgeproof.attacks.Attack.for_training` gives the paper's cheaper settings.
+        epsilon: Global budget as a fraction of the edges at the target nodes.
+        local: Local budget of each node as a fraction of its degree; None for no local budgets.
+        count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
     """
 
     attack: Attack
@@ -42,124 +42,175 @@ class Threat:
             raise TypeError(f"expected an attack of edgeproof.attacks to train with, got {self.attack!r}")
         check_epsilon(self.epsilon)
         if self.local is not None:
-            # Training and validation graph differ, so a budget for each node by name would fit only one of them.
+            # Budgets by node id would fit only one of the training and the validation graph.
             check_factor(self.local)
         check_count(self.count)
 
     @property
     def identity(self) -> list[str]:
-        """What tells this threat from any other: its settings, and what its tensors hold."""
+        """Settings and a hash of all tensors among them: equal only for equal threats."""
         tensors = (value for value in vars(self.attack).values() if isinstance(value, Tensor))
         return [repr(self), fingerprint(tensors)]
 
     def budget(self, data: Data, nodes: Tensor) -> Budget:
-        """What the adversary may change in this graph."""
+        """Return the budget of the attack in this graph."""
         return Budget.from_epsilon(data, nodes, self.epsilon, local=self.local, count=self.count)
 
 
 def make_threat(
-    attack: Attack | None, epsilon: float | None, local: float | None, count: str | None, usual: Threat | None = None
+    attack: Attack | None, epsilon: float | None, local: float | None, count: str | None, default: Threat | None = None
 ) -> Threat | None:
-    """The threat of these options, if there is one; raises for half of one.
+    """Build the threat model of these options; None without an attack.
 
     Args:
-        attack: see :class:`Threat`.
-        epsilon: likewise.
-        local: likewise.
-        count: likewise.
-        usual: what holds where no attack is named; its budgets may be named without it.
+        attack: See :class:`Threat`.
+        epsilon: See :class:`Threat`.
+        local: See :class:`Threat`.
+        count: See :class:`Threat`.
+        default: Threat model if ``attack`` is None; the other options, where given, replace its budgets.
+
+    Raises:
+        ValueError: For budgets without an attack, or an attack without a budget.
     """
     options = {"epsilon": epsilon, "local": local, "count": count}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if attack is None and usual is not None:
-        return replace(usual, **given)
+    if attack is None and default is not None:
+        return replace(default, **given)
     if attack is None:
         if given:
             named = ", ".join(f"{name}={value!r}" for name, value in given.items())
             raise ValueError(
-                f"expected an attack to train against beside {named}, got none; edgeproof.attacks.LRBCD().for_training() "
-                "(--attack LRBCD) is the paper's"
+                f"expected an attack to train against with {named}, got None; the paper's is "
+                "edgeproof.attacks.LRBCD().for_training() (--attack LRBCD)"
             )
         return None
     if epsilon is None:
-        raise ValueError(f"expected epsilon, the budget of {attack!r} as a share of the edges, got none")
+        raise ValueError(f"expected epsilon, the budget of {attack!r} as a fraction of the edges, got None")
     return Threat(attack, **given)
 
 
-def check_threatened(config: TrainConfig, threat: Threat | None) -> None:
-    """Raise for settings that mean nothing without an attack, or without one that can begin at its last flips."""
-    if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
-        raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
-    for name in ("clean_share", "epsilon_warmup"):
-        if threat is None and getattr(config, name):
-            raise ValueError(f"expected {name} only beside an attack to train against, got none")
-
-
 class Adversary:
-    """A threat to one model on one graph.
+    """Repeated attack on one model and one graph.
 
-    What does not change between epochs is prepared once: the graph, the budget, and on a GPU the recorded run of the model.
+    Everything that stays the same between epochs is prepared once: the graph, the budget, and on a GPU the recorded run of the
+    model.
 
     Args:
-        threat: what it may do.
-        model: whom it attacks; its parameters may change between attacks.
-        data: the graph.
-        nodes: the nodes that count.
-        labels: their labels.
-        seed: of all that is random.
+        threat: Threat model.
+        model: Model under attack; its parameters may change between attacks.
+        data: Graph.
+        nodes: Target nodes.
+        labels: Labels of the target nodes, in the same order.
+        seed: Seed of all random choices.
+
+    Raises:
+        ValueError: If the attack does not fit the model, the graph or the budget.
     """
 
     def __init__(self, threat: Threat, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, seed: int) -> None:
         self.attack, self.seed = threat.attack, seed
-        # An adversary knows no more labels than training does: some attacks look at those of other nodes.
-        known = torch.full_like(data.y, UNKNOWN).index_copy_(0, nodes, labels)
+        # Some attacks read labels of all nodes: hide those that training does not use.
+        visible = torch.full_like(data.y, UNKNOWN).index_copy_(0, nodes, labels)
         self.target = make_target(
-            model, Data(x=data.x, edge_index=data.edge_index, y=known), nodes, labels, backend=None
+            model, Data(x=data.x, edge_index=data.edge_index, y=visible), nodes, labels, backend=None
         )
         self.budget = threat.budget(data, nodes)
         self.attack.check(self.target, self.budget)
         loss = getattr(self.attack, "loss", None)
         if isinstance(loss, str):
-            # This is where a model turns out to be none that can be attacked.
+            # Raises for models without a gradient with respect to edges.
             self.target.engine(loss)
 
-    def find(self, epoch: int, share: float, trace: AttackTrace, start: Tensor | None = None) -> Tensor:
-        """Flips against the model as it is.
+    def find(self, epoch: int, budget_fraction: float, trace: AttackTrace, start: Tensor | None = None) -> Tensor:
+        """Return flips against the model with its current parameters.
 
         Args:
-            epoch: every epoch has random choices of its own.
-            share: of the budget.
-            trace: takes note of times.
-            start: flips to begin at; none to begin with nothing.
+            epoch: Epoch, which determines the random choices together with the seed.
+            budget_fraction: Fraction of the global budget to use.
+            trace: Recorder of the runtime of each phase.
+            start: Initial flips; None to start without flips.
+
+        Raises:
+            torch.OutOfMemoryError: If memory runs out; the message names a block size that fits.
         """
         self.target.refresh()
-        budget = self.budget if share == 1 else Budget(round(share * self.budget.total), self.budget.local)
-        # A seed for every epoch, so that an interrupted run needs no generator's state to go on.
-        generator = torch.Generator(self.target.device).manual_seed(self.seed * _EPOCHS + epoch)
+        budget = self.budget
+        if budget_fraction != 1:
+            budget = Budget(round(budget_fraction * self.budget.total), self.budget.local)
+        # One seed per epoch: a resumed run needs no generator state.
+        generator = torch.Generator(self.target.device).manual_seed(self.seed * _MAX_EPOCHS + epoch)
         try:
             return self.attack.find(self.target, budget, generator=generator, trace=trace, start=start)
         except torch.OutOfMemoryError as error:
             reason = str(error)
-        # Outside the handler, which would hold on to all that the failed try had allocated.
-        raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._advice(budget)} ({reason})")
+        # Outside the handler, whose traceback keeps the memory of the failed attempt alive.
+        raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._memory_advice(budget)} ({reason})")
 
-    def _advice(self, budget: Budget) -> str:
-        """The largest block, by halving, with which the attack was seen to fit."""
+    def _memory_advice(self, budget: Budget) -> str:
+        """Halve the block size until the attack fits into memory, and name that size."""
         size = getattr(self.attack, "block_size", 0) // 2
         while size >= 2:
-            # What the failed try held must go, the recorded run included.
+            # Release the memory of the failed attempt, including recorded runs.
             self.target = Target(self.target.model, self.target.data, self.target.nodes, self.target.labels)
             if self.target.device.type == "cuda":
                 torch.cuda.empty_cache()
             generator = torch.Generator(self.target.device).manual_seed(self.seed)
             try:
                 smaller = replace(self.attack, block_size=size)  # type: ignore[call-arg]
-                smaller.find(self.target, budget, generator=generator, trace=AttackTrace(self.target.device, ignore))
+                smaller.find(self.target, budget, generator=generator, trace=AttackTrace(self.target.device))
             except torch.OutOfMemoryError:
                 size //= 2
             except ValueError:
-                # The block has become too small for the budget.
+                # The block is too small for the budget.
                 break
             else:
                 return f"block_size={size} would fit"
-        return "use an attack that looks at blocks of pairs, such as LRBCD, on a smaller graph or with a smaller model"
+        return "use an attack on blocks of pairs, such as LRBCD, a smaller graph or a smaller model"
+
+
+class Stage:
+    """Training or validation stage: a model on a graph, its target nodes, and their adversary.
+
+    Args:
+        model: Model that is trained or validated.
+        data: Graph.
+        nodes: Target nodes.
+        labels: True or pseudo-labels of the target nodes, in the same order.
+        threat: Threat model; None for clean training.
+        seed: Seed of the attacks.
+    """
+
+    def __init__(
+        self, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, threat: Threat | None, seed: int
+    ) -> None:
+        self.model, self.data, self.nodes, self.labels = model, data, nodes, labels
+        self.graph = graph_of(model, data)
+        self.adversary = None if threat is None else Adversary(threat, model, data, nodes, labels, seed)
+
+    def attack(
+        self, epoch: int, budget_fraction: float, trace: AttackTrace, start: Tensor | None = None
+    ) -> Tensor | None:
+        """Return the flips of :meth:`Adversary.find`; None without an adversary."""
+        return None if self.adversary is None else self.adversary.find(epoch, budget_fraction, trace, start)
+
+    def logits(self, flips: Tensor | None = None) -> Tensor:
+        """Return the logits of the target nodes on the graph with these flips."""
+        logits: Tensor = self.model(self.data.x, self._perturbed(flips))
+        return logits.index_select(0, self.nodes)
+
+    def objective(self, loss: Loss, flips: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the training objective on the graph with these flips, and the logits of the target nodes.
+
+        The objective is that of the model (:class:`~edgeproof.models.WithObjective`), if it has one, else the loss.
+        """
+        if isinstance(self.model, WithObjective):
+            return self.model.training_objective(self.data.x, self._perturbed(flips), self.nodes, self.labels, loss)
+        logits = self.logits(flips)
+        return loss(logits, self.labels), logits
+
+    def _perturbed(self, flips: Tensor | None) -> Tensor | Adjacency:
+        if flips is None or not flips.numel():
+            return self.graph
+        if isinstance(self.graph, Adjacency):
+            return self.graph.perturbed(flips, self.graph.weight.new_ones(flips.size(1)))
+        return graph_of(self.model, flip_pairs(self.data, flips))

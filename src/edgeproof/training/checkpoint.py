@@ -1,4 +1,4 @@
-"""The whole state of a training run on disk, so that it goes on to the same end (bit by bit on a CPU)."""
+"""Checkpoints of training runs: a resumed run ends with the same result, bit for bit on a CPU."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from edgeproof.serialization import read_tensors, write_tensors
 from edgeproof.training.history import Epoch
 
 _FORMAT = 2
-# Seconds.
-_LONGEST_WRITE = 3600.0
+# Temporary files older than this many seconds are left over from a killed process.
+_MAX_WRITE_SECONDS = 3600.0
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or of another run."""
+    """Checkpoint that is damaged or belongs to another run."""
 
 
 @dataclass
 class RunState:
-    """Where a run stands after its latest epoch; the one mutable value of training.
+    """Mutable state of a training run between two epochs.
 
     Args:
-        next_epoch: the epoch to run next.
-        best_epoch: the epoch with the lowest validation loss so far.
-        best_loss: that loss.
-        best_state: the model's state after it, a copy.
-        records: every epoch so far.
-        flips: what the attack on the training graph last found; none without one.
-        seconds: time spent so far.
-        phases: time spent so far, by what on.
-        stopped: why the run ended, if it did.
+        next_epoch: Next epoch.
+        best_epoch: Epoch with the lowest validation loss so far.
+        best_loss: Lowest validation loss so far.
+        best_state: Copy of the model's state after the best epoch.
+        records: Metrics of all epochs so far.
+        flips: Latest flips of the attack on the training graph; None without an attack.
+        seconds: Runtime so far.
+        phases: Runtime so far by phase.
+        stopped: Reason for the end of the run; None before the end.
     """
 
     next_epoch: int
@@ -52,12 +52,12 @@ class RunState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file that holds one run.
+    """Checkpoint file of one run.
 
     Args:
-        path: the file.
-        run: what identifies the run (settings, model, split); a checkpoint never serves another one.
-        every: epochs between two writes.
+        path: File.
+        run: Identity of the run (settings, model, split); :meth:`restore` refuses files of other runs.
+        every: Number of epochs between two writes.
     """
 
     path: Path
@@ -65,13 +65,13 @@ class Checkpoint:
     every: int
 
     def due(self, state: RunState) -> bool:
-        """Whether it is time to write: every so many epochs, and at the end."""
+        """Return whether to write now: every ``every`` epochs, and at the end of the run."""
         return state.stopped is not None or len(state.records) % self.every == 0
 
     def save(
         self, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
     ) -> None:
-        """Write everything that the rest of the run depends on, in one step."""
+        """Write everything that the rest of the run depends on, atomically."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in state.best_state.items()}
         for index, moments in optimizer.state_dict()["state"].items():
@@ -92,14 +92,14 @@ class Checkpoint:
             "phases": state.phases,
             "stopped": state.stopped,
         }
-        # A clone each: safetensors refuses tensors that share memory.
+        # safetensors refuses tensors that share memory.
         write_tensors(self.path, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, header)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None) -> RunState:
-        """Put model, optimizer and random generators back where the checkpoint left them.
+        """Restore model, optimizer and random generators, and return the state of the run.
 
         Raises:
-            CheckpointError: if the file is damaged, no checkpoint, or belongs to a different run.
+            CheckpointError: If the file is damaged, not a checkpoint, or belongs to another run.
         """
         header, tensors = _read(self.path, self.run)
         try:
@@ -140,8 +140,8 @@ def _epoch(values: list[Any]) -> Epoch:
     return record if record.gamma is None else replace(record, gamma=tuple(record.gamma))
 
 
-def check_goes_on(path: Path, run: dict[str, Any]) -> None:
-    """Raise now if a file is there that this run, as far as it is known, could not go on from."""
+def check_resumable(path: Path, run: dict[str, Any]) -> None:
+    """Raise if the file exists and belongs to another run; ``run`` may contain a part of the identity only."""
     if path.exists():
         _read(path, run)
 
@@ -152,16 +152,16 @@ def _read(path: Path, run: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Te
     except ValueError as error:
         raise CheckpointError(str(error)) from error
     if header.get("checkpoint") != _FORMAT:
-        raise CheckpointError(f"{path} is no training checkpoint of this version")
+        raise CheckpointError(f"{path} is not a training checkpoint of this version")
     saved = header.get("run")
     for key, value in run.items():
-        found = saved.get(key) if isinstance(saved, dict) else None
-        if found != value:
-            # Who trains the same object again after an interrupt has parameters of the interrupted run in it.
-            anew = "build the model anew with the same seed, " if key == "initial parameters" else ""
+        saved_value = saved.get(key) if isinstance(saved, dict) else None
+        if saved_value != value:
+            # A model object that was trained before has other initial parameters.
+            rebuild = "build a new model with the same seed, " if key == "initial parameters" else ""
             raise CheckpointError(
-                f"{path} belongs to another run, with {key} {found!r} instead of {value!r}: "
-                f"{anew}choose another checkpoint, or delete this one to start anew"
+                f"{path} belongs to another run, with {key} {saved_value!r} instead of {value!r}: "
+                f"{rebuild}choose another checkpoint, or delete this one to start again"
             )
     return header, tensors
 
@@ -181,25 +181,32 @@ def _set_random_states(model: nn.Module, states: dict[str, Tensor]) -> None:
         torch.cuda.set_rng_state(states["cuda"], device)
 
 
-def beside(checkpoint: Path, part: str) -> Path:
-    """Where the state of a run is kept that comes before the one of this checkpoint."""
+def sibling_path(checkpoint: Path, part: str) -> Path:
+    """Return the checkpoint file of an earlier part of the run: ``"warmup"``, or ``"labels0"`` and so on."""
     return checkpoint.with_name(f"{checkpoint.name}.{part}")
 
 
-def files_beside(checkpoint: Path) -> list[Path]:
-    """All that was kept :func:`beside` a checkpoint, and what writes left that were killed in the middle."""
+def sibling_files(checkpoint: Path) -> list[Path]:
+    """Return all existing :func:`sibling_path` files of a checkpoint, and temporary files left by killed processes."""
     name, part = re.escape(checkpoint.name), r"\.(labels\d+|warmup)"
-    kept, unfinished = re.compile(rf"{name}{part}"), re.compile(rf"\.{name}({part})?\.\w+\.tmp")
+    complete, temporary = re.compile(rf"{name}{part}"), re.compile(rf"\.{name}({part})?\.\w+\.tmp")
     return sorted(
         path
         for path in checkpoint.parent.glob("*")
-        if kept.fullmatch(path.name) or (unfinished.fullmatch(path.name) and _is_abandoned(path))
+        if complete.fullmatch(path.name) or (temporary.fullmatch(path.name) and _is_abandoned(path))
     )
 
 
+def remove_checkpoints(checkpoint: str | Path) -> None:
+    """Remove the checkpoint of a finished run, with those of its label models and its warm-up."""
+    file = Path(checkpoint)
+    for path in (file, *sibling_files(file)):
+        path.unlink(missing_ok=True)
+
+
 def _is_abandoned(path: Path) -> bool:
-    """Whether nobody can be writing this any more: two runs may have the same checkpoint, and end at different times."""
+    """Return whether a temporary file is too old to belong to a running process with the same checkpoint."""
     try:
-        return time.time() - path.stat().st_mtime > _LONGEST_WRITE
+        return time.time() - path.stat().st_mtime > _MAX_WRITE_SECONDS
     except FileNotFoundError:
         return False

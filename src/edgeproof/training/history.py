@@ -1,4 +1,4 @@
-"""What training leaves behind."""
+"""Records of training runs."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edgeproof.training.adversarial import Threat
 from edgeproof.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from edgeproof.training.adversarial import Threat
     from edgeproof.training.self_training import PseudoLabels
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the training graph. Epochs of the main loop count from 0, a warm-up that is part of the run from below.
+    """Metrics of one epoch.
 
     Args:
-        epoch: its number.
-        train_loss: what training lowers, the loss on the training nodes or the model's own objective, with dropout; in
-            adversarial training on the attacked graph.
-        train_accuracy: accuracy on them, likewise.
-        val_loss: loss on the validation nodes after the step, in adversarial training on the attacked graph; none where it was
-            not measured.
-        val_accuracy: accuracy on them, likewise.
-        clean_train_loss: loss on the training nodes of the clean graph after the step, without dropout; in adversarial
+        epoch: Index of the epoch. The main loop starts at 0; the epochs of a warm-up within the run are negative.
+        train_loss: Training objective (the loss, or the model's own) with dropout, in adversarial training on the perturbed
+            graph.
+        train_accuracy: Accuracy on the training nodes, likewise.
+        val_loss: Loss on the validation nodes after the step, in adversarial training on the perturbed graph; None in epochs
+            without validation.
+        val_accuracy: Accuracy on the validation nodes, likewise.
+        clean_train_loss: Loss on the training nodes of the clean graph after the step, without dropout; in adversarial
             training only.
-        clean_train_accuracy: accuracy on them, likewise.
-        clean_val_loss: loss on the validation nodes of the clean graph; in adversarial training only.
-        clean_val_accuracy: accuracy on them, likewise.
-        gamma: the coefficients of a learned diffusion after the step; none for models without.
+        clean_train_accuracy: Accuracy on the training nodes, likewise.
+        clean_val_loss: Loss on the validation nodes of the clean graph; in adversarial training only.
+        clean_val_accuracy: Accuracy on the validation nodes, likewise.
+        gamma: Coefficients of a learned diffusion after the step; None for other models.
     """
 
     epoch: int
@@ -45,7 +45,7 @@ class Epoch:
     gamma: tuple[float, ...] | None = None
 
 
-# Entries of a summary that say how a run went, rather than how it was meant.
+# Keys of a summary that are outcomes (or the seed) rather than settings.
 OUTCOME_KEYS = frozenset(
     {
         "seed",
@@ -60,23 +60,23 @@ OUTCOME_KEYS = frozenset(
     }
 )
 
-# What is told of every epoch as soon as it is over.
+# Called with every epoch of the main run as soon as it is over.
 Observer = Callable[[Epoch], None]
 
 
 @dataclass(frozen=True)
 class History:
-    """The course of a training run.
+    """Record of a training run.
 
     Args:
-        config: its settings.
-        epochs: every epoch of the main run; those of a warm-up only if it is part of it (``separate_warmup=False``).
-        best_epoch: the epoch whose parameters the model now has.
-        stopped: why it ended, ``"patience"`` or ``"max_epochs"``.
-        seconds: how long it took with its warm-up, over all parts of an interrupted run; see also :attr:`label_seconds`.
-        phases: seconds of each part of the attacks, of the steps and of validation, added up.
-        threat: what it was trained against; none for clean training.
-        pseudo_labels: what stood in for labels of unlabelled nodes; none without self-training.
+        config: Settings.
+        epochs: All epochs of the main run, including a warm-up within it (``separate_warmup=False``).
+        best_epoch: Epoch whose parameters the model has.
+        stopped: Reason for the end, ``"patience"`` or ``"max_epochs"``.
+        seconds: Runtime with warm-up, over all parts of a resumed run, without label models (:attr:`label_seconds`).
+        phases: Seconds per phase of the attacks, of the steps and of validation.
+        threat: Threat model; None for clean training.
+        pseudo_labels: Pseudo-labels; None without self-training.
     """
 
     config: TrainConfig
@@ -90,16 +90,16 @@ class History:
 
     @property
     def best(self) -> Epoch:
-        """The record of the best epoch."""
+        """Metrics of the best epoch."""
         return next(record for record in self.epochs if record.epoch == self.best_epoch)
 
     @property
     def label_seconds(self) -> float:
-        """How long the models took that gave the pseudo-labels."""
-        return 0.0 if self.pseudo_labels is None else sum(one.seconds for one in self.pseudo_labels.histories)
+        """Runtime of training the label models."""
+        return 0.0 if self.pseudo_labels is None else sum(run.seconds for run in self.pseudo_labels.histories)
 
     def summary(self) -> dict[str, Any]:
-        """Settings and outcome in one flat, JSON-ready dictionary, without the single epochs; see :data:`OUTCOME_KEYS`."""
+        """Return settings and outcome as one flat, JSON-ready dictionary, without single epochs; see :data:`OUTCOME_KEYS`."""
         summary = {
             **asdict(self.config),
             "epochs": self.epochs[-1].epoch + 1,

@@ -1,4 +1,19 @@
-"""The training loop, clean and adversarial (paper, Algorithm 2)."""
+r"""Training loop (paper, Algorithm 2: adversarial training); clean training is the same loop without an attack.
+
+Comments in :func:`run_epochs` refer to these lines, with training graph :math:`G_t`, validation graph :math:`G_v`, model
+:math:`f_\theta` and adversary :math:`\mathcal A`::
+
+    1  l_min = inf
+    2  for each warm-up epoch:
+    3      theta = step on loss(f_theta(G_t), y_t)
+    4  for each epoch of the main loop:
+    5      G_t' = A(f_theta, G_t, y_t)
+    6      theta = step on loss(f_theta(G_t'), y_t)
+    7      G_v' = A(f_theta, G_v, y_v)
+    8      if loss(f_theta(G_v'), y_v) < l_min:
+    9          l_min = loss(f_theta(G_v'), y_v)
+    10         theta_best = theta
+"""
 
 from __future__ import annotations
 
@@ -16,13 +31,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from edgeproof import losses
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
-from edgeproof.attacks.trace import AttackTrace, ignore
+from edgeproof.attacks.base import AttackTrace
 from edgeproof.splits import Split
-from edgeproof.training.adversarial import Threat
+from edgeproof.training.adversarial import Stage, Threat
 from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import Epoch, History, Observer
-from edgeproof.training.stage import Stage
 
 
 def run_epochs(
@@ -38,123 +52,53 @@ def run_epochs(
     show: bool,
     observe: Observer | None = None,
 ) -> History:
-    """Train ``model`` on some nodes of the training graph and their labels; see :func:`edgeproof.train`.
+    """Train ``model`` on some nodes of the training graph, and restore its best state; see :func:`edgeproof.train`.
 
     All arguments have been checked.
     """
-    # In one piece a GPU need not wait for the host parameter by parameter.
-    fused = all(parameter.is_cuda for parameter in model.parameters())
-    optimizer = torch.optim.Adam(
-        _parameter_groups(model), lr=config.lr, weight_decay=config.weight_decay, fused=fused or None
-    )
-    average = None
-    if config.averaging:
-        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.averaging))
-    judged = model if average is None else average.module
+    optimizer = _adam(model, config)
+    # Not in the paper: averaged parameters, which are then validated and kept.
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.averaging)) if config.averaging else None
+    # The two adversaries have different random choices.
+    train = Stage(model, split.train.data, nodes, labels, threat, 2 * config.seed)
+    val_model = model if average is None else average.module
+    val_labels = split.val.data.y[split.val.nodes]
+    val = Stage(val_model, split.val.data, split.val.nodes, val_labels, threat, 2 * config.seed + 1)
     file = None
     if checkpoint is not None:
-        run = {
-            **identity(model, split, config, threat),
+        run = run_identity(model, split, config, threat) | {
             "initial parameters": fingerprint(model.state_dict().values()),
             "training nodes and labels": fingerprint([nodes, labels]),
         }
         file = Checkpoint(checkpoint, run, checkpoint_every)
-    # Attacks on the two graphs have random choices of their own.
-    train = Stage(model, split.train.data, nodes, labels, threat, 2 * config.seed)
-    val = Stage(judged, split.val.data, split.val.nodes, split.val.data.y[split.val.nodes], threat, 2 * config.seed + 1)
 
-    with _seeded(config.seed, model):
-        state, initial = RunState(next_epoch=-config.warmup_epochs), _copy(model)
+    num_epochs = config.warmup_epochs + config.max_epochs
+    with _seeded(config.seed, model), progress_bar(type(model).__name__, num_epochs, show=show) as advance:
+        # Warm-up epochs (lines 2 and 3) are negative. The best loss of a new state is infinite (line 1).
+        state, initial = RunState(next_epoch=-config.warmup_epochs), _copy_state(model)
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer, average)
-        _loop(train, val, config, optimizer, average, state, initial, file, show=show, observe=observe)
-
-    assert state.best_epoch is not None
-    assert state.stopped is not None
-    return History(
-        config, tuple(state.records), state.best_epoch, state.stopped, state.seconds, dict(state.phases), threat
-    )
-
-
-def identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:
-    """What tells a run from others, as far as it is known before anything has been labelled or warmed up."""
-    return {
-        "config": asdict(config),
-        "model": repr(model),
-        "split": split.fingerprint,
-        "threat": None if threat is None else threat.identity,
-        "device": next(model.parameters()).device.type,
-    }
-
-
-def _loop(
-    train: Stage,
-    val: Stage,
-    config: TrainConfig,
-    optimizer: torch.optim.Optimizer,
-    average: AveragedModel | None,
-    state: RunState,
-    initial: dict[str, Tensor],
-    file: Checkpoint | None,
-    *,
-    show: bool,
-    observe: Observer | None,
-) -> None:
-    """Run all epochs that remain, keeping ``state`` up to date; ends with the best parameters (paper, Algorithm 2)."""
-    model = train.model
-    good = _LastGood(model, initial, state, config)
-    started = time.perf_counter() - state.seconds
-    total = config.warmup_epochs + config.max_epochs
-    with progress_bar(type(model).__name__, total, show=show) as advance:
+        guard = _FiniteGuard(model, initial, state, config.lr)
+        started = time.perf_counter() - state.seconds
         for epoch in range(state.next_epoch, config.max_epochs):
             if state.stopped is not None:
                 break
-            warming_up = epoch < 0
-            loss = losses.get("cross_entropy" if warming_up else config.loss)
-            share = _share_of_budget(epoch, config)
-            trace = AttackTrace(next(model.parameters()).device, ignore)
-
-            # Attack the training graph, and make one step on what is left of it (Alg. 2, l. 5 to 8).
-            start = state.flips if config.warm_start else None
-            flips = train.attacked(epoch, share, trace, start)
-            model.train()
-            optimizer.zero_grad()
-            train_loss, logits = train.objective(loss, flips)
-            if config.clean_share and flips is not None:
-                train_loss = torch.lerp(train_loss, train.objective(loss)[0], config.clean_share)
-            measured = {"train_loss": train_loss.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
-            good.check(epoch, measured)
-            train_loss.backward()
-            optimizer.step()
-            good.check(epoch, {"parameters": torch.stack([value.detach().sum() for value in model.parameters()]).sum()})
-            if average is not None:
-                average.update_parameters(model)
-            trace.phase("step")
-
-            # Attack the validation graph, and see how the model does there (Alg. 2, l. 9).
-            model.eval()
-            val.model.eval()
-            validated = epoch % config.validate_every == 0 or epoch == config.max_epochs - 1
-            if validated:
-                if train.adversary is not None:
-                    measured |= _measure("clean_train", train, loss) | _measure("clean_val", val, loss)
-                    good.check(epoch, measured)
-                    trace.phase("validation")
-                # With the whole budget, so that epochs compare.
-                measured |= _measure("val", val, loss, val.attacked(epoch, float(not warming_up), trace))
-                good.check(epoch, measured)
-                trace.phase("validation")
-            record = _record(epoch, measured, val.model)
+            trace = AttackTrace(next(model.parameters()).device)
+            metrics = _train_epoch(epoch, train, config, optimizer, average, state, guard, trace)
+            is_validated = epoch % config.validate_every == 0 or epoch == config.max_epochs - 1
+            if is_validated:
+                metrics |= _validate(epoch, train, val, config, guard, trace)
+            record = _record(epoch, metrics, val.model)
             state.records.append(record)
             if observe is not None:
                 observe(record)
-            state.flips = flips
 
-            # The best epoch so far, and the end (Alg. 2, l. 10 to 13; patience is not in the algorithm).
-            if validated and epoch >= config.min_epochs:
+            # Lines 8 to 10: keep a copy of the best state. Not in the paper: min_epochs and patience.
+            if is_validated and epoch >= config.min_epochs:
                 assert record.val_loss is not None
                 if record.val_loss < state.best_loss:
-                    state.best_epoch, state.best_loss, state.best_state = epoch, record.val_loss, _copy(val.model)
+                    state.best_epoch, state.best_loss = epoch, record.val_loss
+                    state.best_state = _copy_state(val.model)
                 elif state.best_epoch is not None and epoch >= state.best_epoch + config.patience:
                     state.stopped = "patience"
             if state.stopped is None and epoch == config.max_epochs - 1:
@@ -165,65 +109,148 @@ def _loop(
                 state.phases[phase] = state.phases.get(phase, 0.0) + seconds
             if file is not None and file.due(state):
                 file.save(state, model, optimizer, average)
-            advance(len(state.records), _describe(record))
+            advance(len(state.records), _progress_text(record))
     model.load_state_dict(state.best_state)
     model.eval()
 
+    assert state.best_epoch is not None
+    assert state.stopped is not None
+    records, phases = tuple(state.records), dict(state.phases)
+    return History(config, records, state.best_epoch, state.stopped, state.seconds, phases, threat)
+
+
+def _train_epoch(
+    epoch: int,
+    train: Stage,
+    config: TrainConfig,
+    optimizer: torch.optim.Optimizer,
+    average: AveragedModel | None,
+    state: RunState,
+    guard: _FiniteGuard,
+    trace: AttackTrace,
+) -> dict[str, Tensor]:
+    """Perturb the training graph and make one step; return loss and accuracy of the step."""
+    model, loss = train.model, _loss_of(epoch, config)
+    # Line 5. Not in the paper: a warm start, and a budget that rises over the first epochs.
+    start = state.flips if config.warm_start else None
+    flips = state.flips = train.attack(epoch, _budget_fraction(epoch, config), trace, start)
+
+    # Lines 3 and 6: forward, loss, step.
+    model.train()
+    optimizer.zero_grad()
+    objective, logits = train.objective(loss, flips)
+    if config.clean_share and flips is not None:
+        # Not in the paper: a part of the loss is that on the clean graph.
+        objective = torch.lerp(objective, train.objective(loss)[0], config.clean_share)
+    metrics = {"train_loss": objective.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
+    guard.check(epoch, metrics)
+    objective.backward()
+    optimizer.step()
+    guard.check(epoch, {"parameters": torch.stack([value.detach().sum() for value in model.parameters()]).sum()})
+    if average is not None:
+        average.update_parameters(model)
+    model.eval()
+    trace.phase("step")
+    return metrics
+
+
+def _validate(
+    epoch: int, train: Stage, val: Stage, config: TrainConfig, guard: _FiniteGuard, trace: AttackTrace
+) -> dict[str, Tensor]:
+    """Perturb the validation graph; return losses and accuracies in evaluation mode."""
+    loss = _loss_of(epoch, config)
+    val.model.eval()
+    metrics: dict[str, Tensor] = {}
+    if train.adversary is not None:
+        # Not in the paper: the metrics on the clean graphs, for the record.
+        metrics |= _measure("clean_train", train, loss) | _measure("clean_val", val, loss)
+        guard.check(epoch, metrics)
+        trace.phase("validation")
+    # Line 7, always with the full budget, so that the losses of all epochs are comparable.
+    metrics |= _measure("val", val, loss, val.attack(epoch, 0.0 if epoch < 0 else 1.0, trace))
+    guard.check(epoch, metrics)
+    trace.phase("validation")
+    return metrics
+
+
+def run_identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:
+    """Return everything that identifies a run before label models and warm-up have been trained."""
+    return {
+        "config": asdict(config),
+        "model": repr(model),
+        "split": split.fingerprint,
+        "threat": None if threat is None else threat.identity,
+        "device": next(model.parameters()).device.type,
+    }
+
 
 @dataclass(frozen=True)
-class _LastGood:
-    """What a model goes back to when something is no number any more.
+class _FiniteGuard:
+    """Check for NaN and Inf that restores the last good state of the model.
 
     Args:
-        model: the model.
-        initial: its state before training.
-        state: of the run, which holds the best state since.
-        config: of the run.
+        model: Model.
+        initial: State of the model before training.
+        state: State of the run, which contains the best state so far.
+        lr: Learning rate, for the error message.
     """
 
     model: nn.Module
     initial: dict[str, Tensor]
     state: RunState
-    config: TrainConfig
+    lr: float
 
-    def check(self, epoch: int, measured: dict[str, Tensor]) -> None:
-        """Raise if something is no longer finite, and leave the model as it was last good."""
-        if bool(torch.stack(list(measured.values())).isfinite().all()):
+    def check(self, epoch: int, metrics: dict[str, Tensor]) -> None:
+        """Raise ``FloatingPointError`` if a metric is not finite."""
+        if bool(torch.stack(list(metrics.values())).isfinite().all()):
             return
         best = self.state.best_epoch
         self.model.load_state_dict(self.state.best_state or self.initial)
         self.model.eval()
-        last_good = "it started with" if best is None else f"of its best epoch, {best}"
-        found = ", ".join(f"{name} {float(value):g}" for name, value in measured.items())
+        last_good = "its initial parameters" if best is None else f"the parameters of its best epoch, {best}"
+        values = ", ".join(f"{name} {float(value):g}" for name, value in metrics.items())
         raise FloatingPointError(
-            f"training is no longer finite in epoch {epoch} ({found}); the model has the parameters {last_good}. "
-            f"A smaller learning rate than {self.config.lr} may help"
+            f"training is no longer finite in epoch {epoch} ({values}); the model has {last_good}. "
+            f"Try a learning rate below {self.lr}"
         )
 
 
-def _share_of_budget(epoch: int, config: TrainConfig) -> float:
-    """How much of its budget the adversary has: nothing while warming up, then more and more."""
+def _adam(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
+    groups = getattr(model, "parameter_groups", None)
+    parameters = groups() if callable(groups) else [{"params": list(model.parameters())}]
+    # The fused step needs no host-device sync per parameter.
+    fused = all(parameter.is_cuda for parameter in model.parameters())
+    return torch.optim.Adam(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused or None)
+
+
+def _loss_of(epoch: int, config: TrainConfig) -> losses.Loss:
+    """Return cross-entropy in warm-up epochs, else the loss of the main loop."""
+    return losses.get("cross_entropy" if epoch < 0 else config.loss)
+
+
+def _budget_fraction(epoch: int, config: TrainConfig) -> float:
+    """Return the fraction of the budget on the training graph: 0 in warm-up epochs, then rising linearly to 1."""
     return 0.0 if epoch < 0 else min(1.0, (epoch + 1) / (config.epsilon_warmup + 1))
 
 
 def _measure(name: str, stage: Stage, loss: losses.Loss, flips: Tensor | None = None) -> dict[str, Tensor]:
-    """Loss and accuracy in evaluation mode."""
+    """Return loss and accuracy without gradients."""
     with torch.no_grad():
         logits = stage.logits(flips)
         return {f"{name}_loss": loss(logits, stage.labels), f"{name}_accuracy": losses.accuracy(logits, stage.labels)}
 
 
-def _record(epoch: int, measured: dict[str, Tensor], model: nn.Module) -> Epoch:
+def _record(epoch: int, metrics: dict[str, Tensor], model: nn.Module) -> Epoch:
     gamma = getattr(model, "gamma", None)
     coefficients = gamma.detach().flatten() if isinstance(gamma, Tensor) else torch.empty(0)
-    # One trip to the host for all numbers.
-    device = next(iter(measured.values())).device
-    numbers = torch.cat([torch.stack(list(measured.values())).double(), coefficients.to(device).double()]).tolist()
-    values, rest = numbers[: len(measured)], tuple(numbers[len(measured) :])
-    return Epoch(epoch, **dict(zip(measured, values, strict=True)), gamma=rest or None)
+    # One host-device sync for all numbers.
+    device = next(iter(metrics.values())).device
+    numbers = torch.cat([torch.stack(list(metrics.values())).double(), coefficients.to(device).double()]).tolist()
+    values, gammas = numbers[: len(metrics)], tuple(numbers[len(metrics) :])
+    return Epoch(epoch, **dict(zip(metrics, values, strict=True)), gamma=gammas or None)
 
 
-def _describe(record: Epoch) -> str:
+def _progress_text(record: Epoch) -> str:
     text = f"loss {record.train_loss:.2f} ({record.train_accuracy:.0%})"
     if record.val_accuracy is not None:
         text += f", val {record.val_loss:.2f} ({record.val_accuracy:.0%})"
@@ -232,19 +259,13 @@ def _describe(record: Epoch) -> str:
     return text
 
 
-def _copy(model: nn.Module) -> dict[str, Tensor]:
+def _copy_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    own = getattr(model, "parameter_groups", None)
-    groups: list[dict[str, Any]] = own() if callable(own) else [{"params": list(model.parameters())}]
-    return groups
 
 
 @contextmanager
 def _seeded(seed: int, model: nn.Module) -> Iterator[None]:
-    """Seed torch's generators for the time of the run, and give them back as they were."""
+    """Seed torch's global generators, and restore their states on exit."""
     device = next(model.parameters()).device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)

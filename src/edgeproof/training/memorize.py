@@ -1,13 +1,13 @@
-r"""A defence that is perfect on paper: remember the clean graph (Propositions 1 and 2 of the paper).
+r"""Memorizing the clean graph: a perfect transductive defence without robustness (paper, Propositions 1 and 2).
 
-In the transductive setting a model sees the clean graph, test nodes included, while it is trained. Whatever the model
-:math:`f`, the defence :math:`\tilde f` that answers every later question with :math:`f`'s answers on the clean graph has
+In the transductive setting a model sees the clean graph during training, including the test nodes. For any model :math:`f`,
+let :math:`\tilde f` be the defence that returns the predictions of :math:`f` on the clean graph for every perturbed graph. Then
 
 .. math::
     L_{0/1}(\tilde f) = L_{0/1}(f) = \max_{\tilde{\mathcal G}} L_{0/1}(\tilde f(\tilde{\mathcal G}), y):
 
-no attack can lower its accuracy, and it has learned nothing. On nodes that were not there it is as fragile as :math:`f`.
-So accuracy under attack in the transductive setting does not show robustness; only the inductive setting can.
+no attack lowers its accuracy, although nothing was learned. On new nodes it is as fragile as :math:`f`. Robust accuracy in the
+transductive setting therefore does not show robustness; the inductive setting does.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
-from edgeproof.models.predict import predict
+from edgeproof.models.base import predict
 
 
 class Memorizing(nn.Module):
-    """Answers for nodes that it knows as ``model`` did on ``data``, whatever the edges; for all others as ``model`` does.
+    """Model that returns the clean logits of ``model`` for all nodes of ``data``, whatever the edges.
 
-    A node is known by its features. Several nodes with the same features are told apart by their place, if the whole graph has
-    the features of ``data``; otherwise they are not known.
+    Nodes are identified by their features. Nodes with identical features are identified by their position if all features of
+    the graph equal those of ``data``, and otherwise treated as new nodes, which get the logits of ``model``.
 
     Args:
-        model: whose answers are remembered.
-        data: the clean graph.
+        model: Model whose logits are memorized.
+        data: Clean graph.
 
     >>> from edgeproof import datasets, models
     >>> data = datasets.load("csbm")
@@ -40,34 +40,34 @@ class Memorizing(nn.Module):
     """
 
     features: Tensor
-    answers: Tensor
-    place: Tensor
+    clean_logits: Tensor
+    node_of: Tensor
 
     def __init__(self, model: nn.Module, data: Data) -> None:
         super().__init__()
         check_data(data, labels=False)
         self.model = model
-        unique, which, count = data.x.unique(dim=0, return_inverse=True, return_counts=True)
-        place = torch.full((len(unique),), -1, device=data.x.device)
-        place[which] = torch.arange(len(which), device=data.x.device)
-        # Shared features name no node.
-        place[count > 1] = -1
+        unique, inverse, count = data.x.unique(dim=0, return_inverse=True, return_counts=True)
+        node_of = torch.full((len(unique),), -1, device=data.x.device)
+        node_of[inverse] = torch.arange(len(inverse), device=data.x.device)
+        # Features that several nodes have identify none of them.
+        node_of[count > 1] = -1
         self.register_buffer("features", data.x.clone())
-        self.register_buffer("answers", predict(model, data))
-        self.register_buffer("place", place[which])
+        self.register_buffer("clean_logits", predict(model, data))
+        self.register_buffer("node_of", node_of[inverse])
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits of every node; see the class."""
+        """Return the memorized logits of known nodes and the logits of ``model`` for all others."""
         if x.shape == self.features.shape and torch.equal(x, self.features):
-            return self.answers
+            return self.clean_logits
         logits: Tensor = self.model(x, edge_index, edge_weight)
-        known = self.known(x)
-        return torch.where((known >= 0)[:, None], self.answers[known.clamp(min=0)], logits)
+        ids = self.node_ids(x)
+        return torch.where((ids >= 0)[:, None], self.clean_logits[ids.clamp(min=0)], logits)
 
-    def known(self, x: Tensor) -> Tensor:
-        """Which remembered node each row of features is; -1 for none."""
-        rows, which = torch.cat([self.features, x]).unique(dim=0, return_inverse=True)
-        remembered, asked = which[: len(self.features)], which[len(self.features) :]
-        found = torch.full((len(rows),), -1, device=x.device)
-        found[remembered] = self.place
-        return found[asked]
+    def node_ids(self, x: Tensor) -> Tensor:
+        """Return the id of the memorized node of each row of features; -1 for new nodes."""
+        unique, inverse = torch.cat([self.features, x]).unique(dim=0, return_inverse=True)
+        memorized, queried = inverse[: len(self.features)], inverse[len(self.features) :]
+        ids = torch.full((len(unique),), -1, device=x.device)
+        ids[memorized] = self.node_of
+        return ids[queried]

@@ -1,9 +1,16 @@
-"""Self-training: a model's own answers stand in for the labels of unlabelled nodes (paper, Algorithm 3)."""
+r"""Self-training (paper, Algorithm 3): pseudo-labels for the unlabelled nodes of the training graph.
+
+Comments in :func:`generate_pseudo_labels` refer to these lines, with training graph :math:`G` and known labels :math:`y^L`::
+
+    1  theta_best = train(f_theta, G, y^L)
+    2  y^U = f_theta_best(G)
+    3  y = y^L and y^U together
+"""
 
 from __future__ import annotations
 
 import copy
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,24 +19,22 @@ import torch
 from torch import Tensor, nn
 
 from edgeproof import losses
+from edgeproof._checks import MAX_SEED
+from edgeproof._warnings import EdgeproofWarning, warn, with_code
 from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
-from edgeproof.training.checkpoint import beside, check_goes_on
-from edgeproof.training.config import MOST_SEEDS, TrainConfig
+from edgeproof.training.checkpoint import check_resumable, sibling_path
+from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import History
-from edgeproof.training.loop import identity, run_epochs
+from edgeproof.training.loop import run_epochs, run_identity
 
-# A model whose validation accuracy is further below that of the best has failed, and has no vote.
-_FAILED = 0.1
-# Seeds of label models are far from those of final ones, which would otherwise begin with the same parameters.
-_LABELLING = 1_000_000
-# A label model has to do better than this many times the answer that is right most often.
-_BETTER_THAN_CHANCE = 1.5
+# Offset of the seeds of label models: with the seed of the final model they would have the same initial parameters.
+_SEED_OFFSET = 1_000_000
 
 
-class LabelWarning(UserWarning):
-    """Pseudo-labels that are hardly worth training on."""
+class LabelWarning(EdgeproofWarning):
+    """Problem with label models or their pseudo-labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +42,15 @@ class PseudoLabels:
     """Labels of all nodes of a training graph.
 
     Args:
-        labels: true ones where they are known, answers elsewhere, shape ``[nodes]``.
-        confidence: the probability that the models gave to each answer; 1 where the label is known, shape ``[nodes]``.
-        val_accuracy: accuracy of those who answered, on the validation nodes.
-        accuracy: accuracy of the answers at unlabelled nodes by the labels in the data, which nothing else looks at; none if
-            they are -1 there, for not known.
-        histories: how each model was trained.
-        voters: which of them had a vote.
-        labeller: which kind of model answered.
-        doubt: why not to trust the labels, where there is a reason.
+        labels: True labels of labelled nodes and predictions for all others, shape ``[nodes]``.
+        confidence: Probability of each prediction; 1 for labelled nodes, shape ``[nodes]``.
+        val_accuracy: Accuracy of the voting models on the validation nodes.
+        accuracy: Accuracy of the predictions on unlabelled nodes, by the labels in the data, which are used for nothing else;
+            None if they are unknown (-1).
+        histories: Training history of each label model.
+        voters: Indices of the label models with a vote.
+        labeller: Architecture and settings of the label models.
+        warning: Reason to doubt the labels, with its code; None if there is none.
     """
 
     labels: Tensor
@@ -55,47 +60,50 @@ class PseudoLabels:
     histories: tuple[History, ...]
     voters: tuple[int, ...]
     labeller: str
-    doubt: str | None = None
+    warning: str | None = None
 
     def __repr__(self) -> str:
-        hidden = "unknown" if self.accuracy is None else f"{self.accuracy:.1%}"
+        accuracy = "unknown" if self.accuracy is None else f"{self.accuracy:.1%}"
         return (
             f"PseudoLabels({self.labels.numel()} nodes, {len(self.voters)} of {len(self.histories)} models, accuracy "
-            f"{self.val_accuracy:.1%} on validation nodes, {hidden} at unlabelled nodes)"
+            f"{self.val_accuracy:.1%} on validation nodes, {accuracy} at unlabelled nodes)"
         )
 
 
-def vote(
+def generate_pseudo_labels(
     model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
 ) -> PseudoLabels:
-    """Train models of the same kind on the labelled nodes, and let them label the others.
+    """Train label models on the labelled nodes, and label the other nodes with their mean prediction.
 
     Args:
-        model: what kind; it is not changed.
-        split: who is labelled, who is not, and who validates.
-        config: the final model's settings; ``label_models`` and ``label_weight_decay`` are meant for this.
-        checkpoint: keeps the final model's run; those of these models are kept beside it.
-        checkpoint_every: epochs between two checkpoints.
-        show: whether to draw progress bars.
+        model: Architecture of the label models; its parameters are not changed.
+        split: Split with labelled, unlabelled and validation nodes.
+        config: Settings of the final model.
+        checkpoint: Checkpoint of the final model's run; those of the label models are its siblings.
+        checkpoint_every: Number of epochs between two checkpoints.
+        show: Whether to draw progress bars.
     """
     check_unlabeled(split)
-    config = config.on_labelled_nodes()
-    known, unlabeled, truth = split.train.nodes, split.train.unlabeled, split.train.data.y
-    seeds = [(config.seed + _LABELLING + index) % MOST_SEEDS for index in range(config.label_models)]
-    files = [None if checkpoint is None else beside(checkpoint, f"labels{index}") for index in range(len(seeds))]
+    config = config.for_label_models()
+    nodes, truth = split.train.nodes, split.train.data.y
+    seeds = [(config.seed + _SEED_OFFSET + index) % (MAX_SEED + 1) for index in range(config.label_models)]
+    files = [None if checkpoint is None else sibling_path(checkpoint, f"labels{index}") for index in range(len(seeds))]
     for seed, file in zip(seeds, files, strict=True):
         if file is not None:
-            check_goes_on(file, identity(model, split, replace(config, seed=seed), None))
-    answers, accuracies, histories = [], [], []
+            check_resumable(file, run_identity(model, split, replace(config, seed=seed), None))
+
+    probabilities, val_probabilities, accuracies, histories = [], [], [], []
+    val_labels = split.val.data.y[split.val.nodes]
     for index, (seed, file) in enumerate(zip(seeds, files, strict=True)):
-        labeller = another(model, seed)
+        # Line 1: train an initial model. Not in the paper: several models, which vote.
+        label_model = reinitialized_copy(model, seed)
         try:
             history = run_epochs(
-                labeller,
+                label_model,
                 split,
                 replace(config, seed=seed),
-                nodes=known,
-                labels=truth[known],
+                nodes=nodes,
+                labels=truth[nodes],
                 threat=None,
                 checkpoint=file,
                 checkpoint_every=checkpoint_every,
@@ -105,39 +113,60 @@ def vote(
             which = f"label model {index + 1} of {config.label_models}"
             raise FloatingPointError(f"{which}, before the training of the model itself: {error}") from error
         histories.append(history)
-        seen = predict(labeller, split.val.data)[split.val.nodes]
-        accuracies.append(float(losses.accuracy(seen, split.val.data.y[split.val.nodes])))
-        answers.append((predict(labeller, split.train.data).softmax(dim=1), seen.softmax(dim=1)))
-    voters = tuple(index for index, accuracy in enumerate(accuracies) if accuracy >= max(accuracies) - _FAILED)
-    on_train, on_val = (torch.stack([answers[index][part] for index in voters]).mean(dim=0) for part in (0, 1))
+        # Line 2: predict all nodes.
+        val_logits = predict(label_model, split.val.data)[split.val.nodes]
+        accuracies.append(float(losses.accuracy(val_logits, val_labels)))
+        probabilities.append(predict(label_model, split.train.data).softmax(dim=1))
+        val_probabilities.append(val_logits.softmax(dim=1))
+    voters = select_voters(accuracies)
+    mean_probabilities = torch.stack([probabilities[index] for index in voters]).mean(dim=0)
+    mean_val_probabilities = torch.stack([val_probabilities[index] for index in voters]).mean(dim=0)
 
-    confidence, labels = on_train.max(dim=1)
-    labels, confidence = labels.index_copy(0, known, truth[known]), confidence.index_fill(0, known, 1.0)
-    val_truth = split.val.data.y[split.val.nodes]
-    checked = unlabeled[truth[unlabeled] != UNKNOWN]
+    # Line 3: known labels where there are any, predictions elsewhere.
+    confidence, labels = mean_probabilities.max(dim=1)
+    labels, confidence = labels.index_copy(0, nodes, truth[nodes]), confidence.index_fill(0, nodes, 1.0)
+
+    known = split.train.unlabeled[truth[split.train.unlabeled] != UNKNOWN]
     result = PseudoLabels(
         labels=labels,
         confidence=confidence,
-        val_accuracy=float(losses.accuracy(on_val, val_truth)),
-        accuracy=float((labels[checked] == truth[checked]).double().mean()) if checked.numel() else None,
+        val_accuracy=float(losses.accuracy(mean_val_probabilities, val_labels)),
+        accuracy=float((labels[known] == truth[known]).double().mean()) if known.numel() else None,
         histories=tuple(histories),
         voters=voters,
-        labeller=kind(model),
+        labeller=model_summary(model),
     )
-    chance = float(torch.bincount(val_truth).max()) / val_truth.numel()
-    if result.val_accuracy >= min(_BETTER_THAN_CHANCE * chance, (1 + chance) / 2):
+    constant_accuracy = float(torch.bincount(val_labels).max()) / val_labels.numel()
+    if beats_constant(result.val_accuracy, constant_accuracy):
         return result
-    doubt = (
-        f"the model that labels unlabelled nodes has an accuracy of {result.val_accuracy:.1%} on validation nodes, little "
-        f"better than a constant answer ({chance:.1%}): what is trained on its labels will be no better. Try another seed"
-        + (", or label_models=5, which leaves out models that failed" if config.label_models == 1 else "")
+    message = (
+        f"the pseudo-labels are hardly better than a constant prediction: the label models have a validation accuracy of "
+        f"{result.val_accuracy:.1%}, a constant prediction {constant_accuracy:.1%}. Try another seed"
+        + (", or label_models=5, which excludes models that failed" if config.label_models == 1 else "")
     )
-    warnings.warn(doubt, LabelWarning, stacklevel=3)
-    return replace(result, doubt=doubt)
+    warn("EP101", message, LabelWarning, stacklevel=3)
+    return replace(result, warning=with_code("EP101", message))
+
+
+def select_voters(accuracies: Sequence[float], tolerance: float = 0.1) -> tuple[int, ...]:
+    """Return the indices of the models whose accuracy is at most ``tolerance`` below the highest.
+
+    >>> select_voters([0.8, 0.5, 0.75])
+    (0, 2)
+    """
+    return tuple(index for index, accuracy in enumerate(accuracies) if accuracy >= max(accuracies) - tolerance)
+
+
+def beats_constant(accuracy: float, constant_accuracy: float, factor: float = 1.5) -> bool:
+    """Return whether label models are clearly better than the best constant prediction.
+
+    They are if they are right ``factor`` times as often, or at half of the nodes where the constant prediction is wrong.
+    """
+    return accuracy >= min(factor * constant_accuracy, (1 + constant_accuracy) / 2)
 
 
 def check_unlabeled(split: Split) -> None:
-    """Raise unless there are nodes to label."""
+    """Raise unless the split has unlabelled training nodes."""
     if not split.train.unlabeled.numel():
         raise ValueError(
             f"expected unlabelled training nodes for self-training, got none in {split}; train with self_training=False "
@@ -145,35 +174,40 @@ def check_unlabeled(split: Split) -> None:
         )
 
 
-def kind(model: nn.Module) -> str:
-    """In words: a model's name, and its settings, where they are known."""
+def model_summary(model: nn.Module) -> str:
+    """Return class name and settings of a model."""
     settings = model.settings if isinstance(model, GraphModel) else {}
     return f"{type(model).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
-def another(model: nn.Module, seed: int) -> nn.Module:
-    """A model of the same kind with new parameters.
+def reinitialized_copy(model: nn.Module, seed: int) -> nn.Module:
+    """Return a copy of a model with new initial parameters.
 
-    Every part of a copy that is a model of this library or has ``reset_parameters()`` is reset, but for frozen parameters,
-    which have been trained before; what else is left as it was is warned of.
+    Models of this library and modules with ``reset_parameters()`` are reset. Frozen parameters keep their values, since they
+    were trained before. Other parameters that cannot be reset keep their values, with a warning.
+
+    Args:
+        model: Model; it is not changed.
+        seed: Seed of the new parameters.
     """
     device, fresh = next(model.parameters()).device, copy.deepcopy(model)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        kept = _reset(fresh)
+        not_reset = _reset(fresh)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 fresh.get_parameter(name).copy_(parameter)
-    for name, part in model.named_modules():
-        parameters = list(part.parameters())
+    for name, module in model.named_modules():
+        parameters = list(module.parameters())
         if parameters and not any(parameter.requires_grad for parameter in parameters):
-            # With what it has beside parameters, such as running means.
-            fresh.get_submodule(name).load_state_dict(part.state_dict())
-    if kept:
-        warnings.warn(
-            f"{', '.join(kept)} of {type(model).__name__} keep their values in label models: no part of it that has them has "
-            "reset_parameters()",
+            # Frozen modules keep their buffers, too, such as running means.
+            fresh.get_submodule(name).load_state_dict(module.state_dict())
+    if not_reset:
+        warn(
+            "EP103",
+            f"label models start with the current values of {', '.join(not_reset)} of {type(model).__name__}, which cannot be "
+            "reset: define reset_parameters() in the module that owns them",
             LabelWarning,
             stacklevel=3,
         )
@@ -181,18 +215,18 @@ def another(model: nn.Module, seed: int) -> nn.Module:
 
 
 def _reset(module: nn.Module, prefix: str = "") -> list[str]:
-    """New parameters for a module and all its parts; the names of those that stay as they are, for want of a way."""
+    """Reset the parameters of a module and its submodules; return the names of those that cannot be reset."""
     if isinstance(module, GraphModel):
-        # Coefficients by a seed of their own would be the same again.
+        # Without init_seed, which would give all copies the same coefficients.
         settings: dict[str, Any] = {
             name: None if name == "init_seed" else value for name, value in module.settings.items()
         }
         module.load_state_dict(type(module)(**settings).state_dict())
         return []
-    kept = [name for part, child in module.named_children() for name in _reset(child, f"{prefix}{part}.")]
+    not_reset = [name for part, child in module.named_children() for name in _reset(child, f"{prefix}{part}.")]
     reset = getattr(module, "reset_parameters", None)
     if callable(reset):
         reset()
         return []
     own = module.named_parameters(recurse=False)
-    return kept + [f"{prefix}{name}" for name, parameter in own if parameter.requires_grad]
+    return not_reset + [f"{prefix}{name}" for name, parameter in own if parameter.requires_grad]

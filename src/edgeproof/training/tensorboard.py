@@ -1,4 +1,4 @@
-"""Training as curves in TensorBoard."""
+"""TensorBoard logging of training runs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from edgeproof.training.history import Epoch
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-_MEASURED = tuple(
-    (f"{what}/{where}", f"{where}_{what}")
-    for what in ("loss", "accuracy")
-    for where in ("train", "val", "clean_train", "clean_val")
+# Tag and field of each metric of an epoch.
+_METRICS = tuple(
+    (f"{metric}/{graph}", f"{graph}_{metric}")
+    for metric in ("loss", "accuracy")
+    for graph in ("train", "val", "clean_train", "clean_val")
 )
 
 
 class TensorBoardLog:
-    """Writes every epoch as it comes; to be handed to :func:`edgeproof.train` as ``observe``.
+    """Log of all epochs for TensorBoard; pass it to :func:`edgeproof.train` as ``observe``.
 
-    Losses and accuracies, on attacked graphs and on clean ones, are under ``loss/`` and ``accuracy/``, the coefficients of a
-    learned diffusion under ``gamma/``. A warm-up that is a run of its own is not logged; one that is part of the run has
-    negative epochs, as in the history.
+    Losses and accuracies on perturbed and clean graphs have tags under ``loss/`` and ``accuracy/``, the coefficients of a
+    learned diffusion under ``gamma/``. Epochs of a separate warm-up are not logged; those of a warm-up within the run are
+    negative.
 
     Args:
-        folder: where TensorBoard will look; made if it is not there.
+        folder: Log directory; created if it does not exist.
 
     Raises:
-        ImportError: without TensorBoard.
+        ImportError: If TensorBoard is not installed.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -41,31 +42,31 @@ class TensorBoardLog:
         self._writer: SummaryWriter | None = None
 
     def __call__(self, epoch: Epoch) -> None:
-        """Write one epoch down."""
+        """Log one epoch."""
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            # An interrupted run goes on from its last checkpoint: what it had logged beyond that is logged anew.
+            # A resumed run repeats the epochs after its last checkpoint: replace their entries.
             self._writer = SummaryWriter(str(self.folder), purge_step=epoch.epoch)
-        for tag, name in _MEASURED:
+        for tag, name in _METRICS:
             value = getattr(epoch, name)
             if value is not None:
                 self._writer.add_scalar(tag, value, epoch.epoch)
-        for step, weight in enumerate(epoch.gamma or ()):
-            self._writer.add_scalar(f"gamma/{step:02}", weight, epoch.epoch)
+        for hop, coefficient in enumerate(epoch.gamma or ()):
+            self._writer.add_scalar(f"gamma/{hop:02}", coefficient, epoch.epoch)
 
     def __enter__(self) -> TensorBoardLog:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._writer is not None:
             self._writer.close()
 
 
 def check_tensorboard() -> None:
-    """Raise now, rather than after the long work, if there is no TensorBoard to log with."""
-    # Looked for, not imported: importing takes seconds.
+    """Raise ``ImportError`` if TensorBoard is not installed."""
+    # Importing it would take seconds.
     if find_spec("tensorboard") is None:
         raise ImportError("logging needs TensorBoard: pip install 'edgeproof[logging]'")

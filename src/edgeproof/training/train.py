@@ -1,4 +1,4 @@
-"""Training a model, in one call."""
+"""Training of a model in one call: checks, pseudo-labels, warm-up, training loop."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import torch
 from torch import nn
 from typing_extensions import Unpack
 
-from edgeproof._checks import check_data, check_nodes, check_not_caching
+from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching
 from edgeproof._files import check_writable
 from edgeproof.attacks.base import Attack
 from edgeproof.models import build, predict
 from edgeproof.splits import Split
-from edgeproof.training.adversarial import Adversary, Threat, check_threatened, make_threat
-from edgeproof.training.checkpoint import beside, check_goes_on, files_beside
-from edgeproof.training.config import TrainConfig, TrainSettings
+from edgeproof.training.adversarial import Adversary, Threat, make_threat
+from edgeproof.training.checkpoint import check_resumable, sibling_path
+from edgeproof.training.config import Preset, TrainConfig, TrainSettings, check_threat_settings, configure
 from edgeproof.training.history import History, Observer
-from edgeproof.training.loop import identity, run_epochs
-from edgeproof.training.presets import Preset, configure
-from edgeproof.training.self_training import PseudoLabels, check_unlabeled, vote
-from edgeproof.training.warm_up import alone, warm_up
+from edgeproof.training.loop import run_epochs, run_identity
+from edgeproof.training.self_training import PseudoLabels, check_unlabeled, generate_pseudo_labels
 
 
 def train(
@@ -40,43 +38,43 @@ def train(
     observe: Observer | None = None,
     **settings: Unpack[TrainSettings],
 ) -> History:
-    """Train ``model`` on ``split.train``, and leave it at its best epoch.
+    """Train ``model`` on ``split.train`` and restore its best epoch.
 
-    The best epoch is the one with the lowest loss on ``split.val``; ``split.test`` is never looked at. With an attack both
-    graphs are attacked anew in every epoch, the model learns on the one and is judged on the other. Model and split must be on
-    the same device.
+    The best epoch is the one with the lowest loss on ``split.val``; ``split.test`` is not used. In adversarial training the
+    training and the validation graph are attacked in every epoch: the step is made on the perturbed training graph, the
+    validation loss is that on the perturbed validation graph. Model and split must be on the same device.
 
     Args:
-        model: any module called as ``model(x, edge_index, edge_weight=None)``; if it has ``parameter_groups()``, the optimizer
-            uses them; if it has ``training_objective()``, that is what training lowers
+        model: Module called as ``model(x, edge_index, edge_weight=None)``. If it has ``parameter_groups()``, the optimizer
+            uses them; if it has ``training_objective()``, training minimizes it
             (see :class:`~edgeproof.models.WithObjective`).
-        split: who is trained and validated on.
-        attack: what to train against, used as it is; ``LRBCD().for_training()`` has the paper's settings for training. None
+        split: Training and validation nodes with their graphs.
+        attack: Attack to train against, used as it is; ``LRBCD().for_training()`` has the paper's settings for training. None
             for clean training.
-        epsilon: the attack's budget, as a share of the edges at the nodes that count.
-        local: its budget at each node, as a share of the node's degree; none for no local budgets.
-        count: which edges ``epsilon`` is a share of; see :meth:`edgeproof.Budget.from_epsilon`. By default the preset's, else
-            ``"incident"``.
-        self_training: whether other models label the unlabelled nodes first, so that all nodes of the training graph count:
-            models of the kind that is trained, or those of the preset, if it has some. Or a model, of whose kind they are to
-            be; it is not changed. Or what :func:`edgeproof.training.pseudo_labels` gave. By default as the preset has it:
-            with ``"paper"`` no.
-        preset: settings to begin with: ``"paper"``; ``"sturdy"``, which has an attack, budgets and label models of its own;
-            settings as a :class:`TrainConfig`; or a :class:`Preset` of yours.
-        checkpoint: a file to keep the run's state in; if it exists, the run goes on from there, to the same result
-            as if it had never stopped: bit by bit on a CPU; on a GPU up to rounding, which may move its end by epochs.
-        checkpoint_every: epochs between two checkpoints.
-        progress: whether to draw a progress bar (on terminals only).
-        observe: called with every :class:`Epoch` of the main run, not of models that label or of a warm-up apart, as soon as it
-            is over; for example a :class:`~edgeproof.training.TensorBoardLog`.
-        settings: what differs from the preset; see :class:`TrainConfig`.
+        epsilon: Global budget of the attack as a fraction of the edges at the target nodes.
+        local: Local budget at each node as a fraction of its degree; None for no local budgets.
+        count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`. By default that of the
+            preset, else ``"incident"``.
+        self_training: Whether to train on all nodes of the training graph, with pseudo-labels for the unlabelled ones. True
+            trains label models with the architecture of ``model``, or the one of the preset, if it has one. A module sets
+            their architecture; it is not changed. :class:`~edgeproof.training.PseudoLabels` are used as they are. By default
+            that of the preset (``"paper"``: False).
+        preset: ``"paper"``; ``"sturdy"``, which includes an attack, budgets and label models; settings as a
+            :class:`TrainConfig`; or your own :class:`Preset`.
+        checkpoint: File for the state of the run. If it exists, the run resumes from it, with the same result as an
+            uninterrupted run: bit for bit on a CPU; on a GPU up to rounding, which may change the last epoch.
+        checkpoint_every: Number of epochs between two checkpoints.
+        progress: Whether to draw a progress bar (on terminals only).
+        observe: Function called with every :class:`Epoch` of the main run as soon as it is over, for example a
+            :class:`~edgeproof.training.TensorBoardLog`. Not called in label models and a separate warm-up.
+        settings: Settings that differ from the preset; see :class:`TrainConfig`.
 
     Returns:
-        The course of the run. The model is changed in place and left in evaluation mode.
+        Record of the run. The model is changed in place and is in evaluation mode.
 
     Raises:
-        ValueError: for bad settings, a bad graph, or a checkpoint of another run.
-        FloatingPointError: if the loss is no longer finite; the model then has its best state so far.
+        ValueError: For invalid settings, an invalid graph, or a checkpoint of another run.
+        FloatingPointError: If the loss or a parameter is NaN or Inf; the model then has its best state so far.
 
     >>> from edgeproof import attacks, datasets, models, splits
     >>> data = datasets.load("csbm")
@@ -90,48 +88,51 @@ def train(
     >>> history.best.val_accuracy <= history.best.clean_val_accuracy
     True
     """
+    # Errors come before any training.
     chosen = configure(preset, settings)
     config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
-    self_training = chosen.self_training if self_training is None else self_training
-    check_threatened(config, threat)
-    file = _checked(checkpoint, checkpoint_every)
+    check_threat_settings(config, threat)
+    file = _check_checkpoint(checkpoint, checkpoint_every)
     if observe is not None and not callable(observe):
-        raise TypeError(f"expected observe to be called with every epoch, got {observe!r}")
-    if not isinstance(self_training, (bool, nn.Module, PseudoLabels)):
-        raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {self_training!r}")
-    outputs = _check_ready(model, split)
+        raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
+    source = chosen.self_training if self_training is None else self_training
+    if not isinstance(source, (bool, nn.Module, PseudoLabels)):
+        raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {source!r}")
+    num_classes = _check_ready(model, split)
     if file is not None:
-        check_goes_on(file, identity(model, split, config.after_warm_up(), threat))
-        if config.has_separate_warmup:
-            check_goes_on(beside(file, "warmup"), identity(model, split, alone(config), None))
-    known = self_training if isinstance(self_training, PseudoLabels) else None
-    if known is not None:
-        _check_labels(known, split, outputs)
-    labeller = self_training if isinstance(self_training, nn.Module) else None
-    if self_training is True:
-        labeller = _labeller_of(chosen, model, split, outputs)
-    if labeller is not None:
-        check_unlabeled(split)
-        answers = _check_ready(labeller, split)
-        if answers > outputs:
-            raise ValueError(
-                f"expected label models with the {outputs} classes of the model, got {answers} from {type(labeller).__name__}"
-            )
-    if labeller is not None or config.has_separate_warmup:
-        _check_threat(model, split, threat, everyone=self_training is not False)
-    if labeller is not None:
-        known = vote(labeller, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+        _check_resumable(file, model, split, config, threat)
+    pseudo_labels = source if isinstance(source, PseudoLabels) else None
+    if pseudo_labels is not None:
+        _check_pseudo_labels(pseudo_labels, split, num_classes)
+    label_model = source if isinstance(source, nn.Module) else None
+    if source is True:
+        label_model = _default_label_model(chosen, model, split, num_classes)
+    if label_model is not None:
+        _check_label_model(label_model, split, num_classes)
+    if label_model is not None or config.has_separate_warmup:
+        _check_attack(model, split, threat, all_nodes=source is not False)
+
+    # Self-training (Algorithm 3): pseudo-labels for all nodes of the training graph.
+    if label_model is not None:
+        pseudo_labels = generate_pseudo_labels(
+            label_model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
+        )
     nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
-    if known is not None:
-        nodes, labels = torch.arange(split.train.data.x.size(0), device=nodes.device), known.labels
-    seconds = 0.0
+    if pseudo_labels is not None:
+        nodes = torch.arange(split.train.data.x.size(0), device=nodes.device)
+        labels = pseudo_labels.labels
+
+    # Warm-up, if it is a run of its own; otherwise the loop begins with it (Algorithm 2, lines 2 and 3).
+    warmup_seconds = 0.0
     if config.has_separate_warmup:
-        warmed = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
-        seconds = warmed.seconds
+        warmup = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+        warmup_seconds = warmup.seconds
+
+    # Training loop (Algorithm 2).
     history = run_epochs(
         model,
         split,
-        config.after_warm_up(),
+        config.for_main_run(),
         nodes=nodes,
         labels=labels,
         threat=threat,
@@ -140,7 +141,7 @@ def train(
         show=progress,
         observe=observe,
     )
-    return replace(history, config=config, seconds=seconds + history.seconds, pseudo_labels=known)
+    return replace(history, config=config, seconds=warmup_seconds + history.seconds, pseudo_labels=pseudo_labels)
 
 
 def pseudo_labels(
@@ -153,23 +154,22 @@ def pseudo_labels(
     progress: bool = True,
     **settings: Unpack[TrainSettings],
 ) -> PseudoLabels:
-    """Labels for all nodes of the training graph, from models that were trained on the labelled ones.
+    """Label all nodes of the training graph with models trained on the labelled nodes.
 
-    This is the first half of self-training; ``edgeproof.train(..., self_training=True)`` does both halves, with models of the
-    kind that is trained, or of the kind that the preset has for it.
+    This is the first half of self-training; ``edgeproof.train(..., self_training=True)`` runs both halves.
 
-    In the transductive setting the training graph holds the test nodes. What is trained on these labels has then been trained
-    on the clean answers at the very nodes that it is tested on: robustness measured there shows memory, see
+    In the transductive setting the training graph contains the test nodes. A model trained on these labels has then been
+    trained on clean predictions for its test nodes, and robustness measured there shows memorization; see
     :class:`~edgeproof.training.Memorizing`.
 
     Args:
-        model: what kind of model labels; it is not changed.
-        split: who is labelled and who is not.
-        preset: settings to begin with; see :func:`edgeproof.train`.
-        checkpoint: the run that these labels are for keeps its state there; theirs is kept in files beside it.
-        checkpoint_every: epochs between two checkpoints.
-        progress: whether to draw progress bars (on terminals only).
-        settings: what differs from the preset; see :class:`TrainConfig`.
+        model: Architecture of the label models; its parameters are not changed.
+        split: Split with labelled, unlabelled and validation nodes.
+        preset: See :func:`edgeproof.train`.
+        checkpoint: Checkpoint of the run that will use the labels; those of the label models are files next to it.
+        checkpoint_every: Number of epochs between two checkpoints.
+        progress: Whether to draw progress bars (on terminals only).
+        settings: Settings that differ from the preset; see :class:`TrainConfig`.
 
     >>> from edgeproof import datasets, models, splits
     >>> data = datasets.load("csbm")
@@ -180,79 +180,53 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     _check_ready(model, split)
-    file = _checked(checkpoint, checkpoint_every)
-    return vote(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
+    file = _check_checkpoint(checkpoint, checkpoint_every)
+    return generate_pseudo_labels(
+        model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
+    )
 
 
-def remove_checkpoints(checkpoint: str | Path) -> None:
-    """Remove what a finished run has left beside its result."""
-    file = Path(checkpoint)
-    for path in (file, *files_beside(file)):
-        path.unlink(missing_ok=True)
+def warm_up(
+    model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
+) -> History:
+    """Train on the labelled nodes for a few clean epochs, and restore the best one.
+
+    Args:
+        model: Model.
+        split: Split with labelled and validation nodes.
+        config: Settings of the whole run.
+        checkpoint: Checkpoint of the main run; that of the warm-up is its sibling.
+        checkpoint_every: Number of epochs between two checkpoints.
+        show: Whether to draw a progress bar.
+    """
+    nodes = split.train.nodes
+    try:
+        return run_epochs(
+            model,
+            split,
+            config.for_warmup(),
+            nodes=nodes,
+            labels=split.train.data.y[nodes],
+            threat=None,
+            checkpoint=None if checkpoint is None else sibling_path(checkpoint, "warmup"),
+            checkpoint_every=checkpoint_every,
+            show=show,
+        )
+    except FloatingPointError as error:
+        raise FloatingPointError(f"warm-up: {error}") from error
 
 
-def _checked(checkpoint: str | Path | None, every: int) -> Path | None:
-    """The file to write to every so many epochs, if there is one; raises now if it could not be."""
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f"expected checkpoint_every to be a whole number >= 1, got {every!r}")
+def _check_checkpoint(checkpoint: str | Path | None, every: int) -> Path | None:
+    """Return the checkpoint file; raise if it cannot be written."""
+    check_int(1, checkpoint_every=every)
     if checkpoint is None:
         return None
     check_writable(Path(checkpoint))
     return Path(checkpoint)
 
 
-def _labeller_of(preset: Preset, model: nn.Module, split: Split, outputs: int) -> nn.Module:
-    """The kind of model that labels: the preset's own, or the one that is trained."""
-    if preset.labeller is None:
-        return model
-    parameter, sizes = next(model.parameters()), (split.train.data.x.size(1), outputs)
-    return build(preset.labeller, *sizes, preset.labeller_settings, seed=preset.config.seed).to(
-        parameter.device, parameter.dtype
-    )
-
-
-def _check_threat(model: nn.Module, split: Split, threat: Threat | None, *, everyone: bool) -> None:
-    """Raise now for an attack that could not be run after all labelling and warming up.
-
-    Args:
-        model: what is attacked.
-        split: where.
-        threat: by whom.
-        everyone: whether all nodes of the training graph count, or the labelled ones.
-    """
-    if threat is None:
-        return
-    train = split.train
-    targets = torch.arange(train.data.x.size(0), device=train.nodes.device) if everyone else train.nodes
-    for view, nodes in ((train, targets), (split.val, split.val.nodes)):
-        # Any labels do: the attack is made ready, not run.
-        Adversary(threat, model, view.data, nodes, torch.zeros_like(nodes), seed=0)
-
-
-def _check_labels(known: PseudoLabels, split: Split, outputs: int) -> None:
-    """Raise unless these are labels of this split's training graph, and classes of a model with so many outputs."""
-    nodes, truth = split.train.nodes, split.train.data.y
-    if known.labels.dtype != torch.long:
-        raise TypeError(f"expected pseudo-labels as int64, got {known.labels.dtype}")
-    if known.labels.shape != truth.shape or known.labels.device != truth.device:
-        raise ValueError(
-            f"expected pseudo-labels of the {truth.numel()} training nodes on {truth.device}, got "
-            f"{known.labels.numel()} on {known.labels.device}"
-        )
-    if not torch.equal(known.labels[nodes], truth[nodes]):
-        raise ValueError("expected pseudo-labels of this split, got others: they disagree with its known labels")
-    least, most = int(known.labels.min()), int(known.labels.max())
-    if least < 0 or most >= outputs:
-        odd = least if least < 0 else most
-        raise ValueError(f"expected pseudo-labels from 0 to {outputs - 1}, the classes of the model, got {odd}")
-
-
 def _check_ready(model: nn.Module, split: Split) -> int:
-    """Everything that would otherwise fail in the middle: graphs, nodes, devices, and the model's output.
-
-    Returns:
-        How many classes the model knows.
-    """
+    """Raise unless the model can be trained on the split; return its number of classes."""
     if not isinstance(split, Split):
         raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
     check_not_caching(model)
@@ -272,10 +246,73 @@ def _check_ready(model: nn.Module, split: Split) -> int:
     dtypes = {tensor.dtype for tensor in (*parameters, split.train.data.x) if tensor.is_floating_point()}
     if len(dtypes) > 1:
         names = ", ".join(sorted(map(str, dtypes)))
-        raise ValueError(f"expected model and features of one type, got {names}; use model.double() or x.float()")
+        raise ValueError(f"expected model and features of one dtype, got {names}; use model.double() or x.float()")
     num_classes = int(max(view.data.y[view.nodes].max() for view in (split.train, split.val))) + 1
     logits = predict(model, split.train.data)
     if logits.size(1) < num_classes:
         expected = f"[{split.train.data.x.size(0)}, {num_classes}]"
         raise ValueError(f"expected logits of shape {expected} from the model, got {list(logits.shape)}")
     return logits.size(1)
+
+
+def _check_resumable(file: Path, model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> None:
+    """Raise if the checkpoint of the main run or of the warm-up belongs to another run."""
+    check_resumable(file, run_identity(model, split, config.for_main_run(), threat))
+    if config.has_separate_warmup:
+        check_resumable(sibling_path(file, "warmup"), run_identity(model, split, config.for_warmup(), None))
+
+
+def _check_pseudo_labels(pseudo_labels: PseudoLabels, split: Split, num_classes: int) -> None:
+    """Raise unless these are labels of this split's training graph and classes of the model."""
+    labels, nodes, truth = pseudo_labels.labels, split.train.nodes, split.train.data.y
+    if labels.dtype != torch.long:
+        raise TypeError(f"expected pseudo-labels as int64, got {labels.dtype}")
+    if labels.shape != truth.shape or labels.device != truth.device:
+        raise ValueError(
+            f"expected pseudo-labels of the {truth.numel()} training nodes on {truth.device}, got "
+            f"{labels.numel()} on {labels.device}"
+        )
+    if not torch.equal(labels[nodes], truth[nodes]):
+        raise ValueError("expected pseudo-labels of this split, got labels that differ from its known labels")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= num_classes:
+        invalid = low if low < 0 else high
+        raise ValueError(f"expected pseudo-labels from 0 to {num_classes - 1}, the classes of the model, got {invalid}")
+
+
+def _default_label_model(preset: Preset, model: nn.Module, split: Split, num_classes: int) -> nn.Module:
+    """Return a label model of the preset's architecture, or the trained model if the preset has none."""
+    if preset.labeller is None:
+        return model
+    parameter, num_features = next(model.parameters()), split.train.data.x.size(1)
+    label_model = build(preset.labeller, num_features, num_classes, preset.labeller_settings, seed=preset.config.seed)
+    return label_model.to(parameter.device, parameter.dtype)
+
+
+def _check_label_model(label_model: nn.Module, split: Split, num_classes: int) -> None:
+    """Raise unless label models of this architecture can be trained and have no more classes than the model."""
+    check_unlabeled(split)
+    num_label_classes = _check_ready(label_model, split)
+    if num_label_classes > num_classes:
+        raise ValueError(
+            f"expected label models with the {num_classes} classes of the model, got {num_label_classes} from "
+            f"{type(label_model).__name__}"
+        )
+
+
+def _check_attack(model: nn.Module, split: Split, threat: Threat | None, *, all_nodes: bool) -> None:
+    """Raise for an attack that would fail only after label models and warm-up have been trained.
+
+    Args:
+        model: Model.
+        split: Split.
+        threat: Threat model; None for clean training.
+        all_nodes: Whether all nodes of the training graph are targets, or only the labelled ones.
+    """
+    if threat is None:
+        return
+    train = split.train
+    targets = torch.arange(train.data.x.size(0), device=train.nodes.device) if all_nodes else train.nodes
+    for view, nodes in ((train, targets), (split.val, split.val.nodes)):
+        # The labels do not matter: the attack is prepared, not run.
+        Adversary(threat, model, view.data, nodes, torch.zeros_like(nodes), seed=0)

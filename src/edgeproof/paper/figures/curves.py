@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from edgeproof.analysis._figures import COLOURS, LINES, MARKERS, empty_figure
+from edgeproof._plotting import COLOURS, LINES, MARKERS, empty_figure
 from edgeproof.experiments.summary import SeedMean
 from edgeproof.paper.figures.base import FigureData, FigureInput
 from edgeproof.paper.numbers import PaperRow

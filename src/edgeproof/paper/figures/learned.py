@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from edgeproof._plotting import COLOURS, LINES, empty_figure, zero_line
 from edgeproof.analysis import Coefficients
-from edgeproof.analysis._figures import COLOURS, LINES, empty_figure, zero_line
 from edgeproof.paper.figures.base import FigureData, FigureInput
 from edgeproof.paper.numbers import PaperRow
 

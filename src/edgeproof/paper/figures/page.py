@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edgeproof.analysis._figures import write_figure
+from edgeproof._plotting import write_figure
 from edgeproof.paper.figures.base import Drawing, PaperFigure
 
 FORMATS = ("png", "svg")

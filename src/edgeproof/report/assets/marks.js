@@ -1,10 +1,10 @@
-// How models are told apart by more than their colour, and how single values are read.
+// Markers, dashes and legends of models; tooltips of single values.
 const SHAPES = [
   "M0-5a5 5 0 1 0 .01 0z", "M-4.4-4.4h8.8v8.8h-8.8z", "M0-5.6 5.4 4.2h-10.8z", "M0-6 6 0 0 6-6 0z",
   "M0 5.6 5.4-4.2h-10.8z", "M-2-5.5h4v3.5h3.5v4h-3.5v3.5h-4v-3.5h-3.5v-4h3.5z", "M-5-3-3-5 0-2 3-5 5-3 2 0 5 3 3 5 0 2-3 5-5 3-2 0z",
 ];
 const slotClass = (slot) => "s" + (slot % 7);
-// Of 28 models no two have the same colour and dash.
+// The first 28 models have different pairs of colour and dash.
 const dashClass = (slot) => "d" + ((slot + 2 * Math.floor(slot / 7)) % 4);
 
 function legend(series) {
@@ -15,45 +15,46 @@ function legend(series) {
   return html("ul", { class: "legend" }, ...items);
 }
 
-// A value that can be pointed at and reached by keys; rows are series, columns their values.
+// A value with a tooltip, reachable by pointer and keyboard. Rows are series, columns are values of a series.
 function point(label, row, column, ...children) {
   const node = svg("g", { class: "point", role: "img", "aria-label": label, tabindex: -1 }, ...children);
   return { node, label, row, column };
 }
 
-function reveal(host, points) {
+// Add tooltips and arrow-key navigation. A chart is one tab stop (roving tabindex).
+function addTooltips(host, points) {
   const tip = html("div", { class: "tip", "aria-hidden": "true" });
   tip.hidden = true;
   host.append(tip);
   const show = ({ node, label }) => {
     tip.textContent = label;
     tip.hidden = false;
-    const at = node.querySelector(".mark, .share").getBoundingClientRect(), place = host.getBoundingClientRect();
-    const left = at.left + at.width / 2 - place.left - tip.offsetWidth / 2;
-    tip.style.left = Math.max(0, Math.min(left, place.width - tip.offsetWidth)) + "px";
-    tip.style.top = Math.max(0, at.top - place.top - tip.offsetHeight - 8) + "px";
+    const mark = node.querySelector(".mark, .fraction").getBoundingClientRect(), chart = host.getBoundingClientRect();
+    const left = mark.left + mark.width / 2 - chart.left - tip.offsetWidth / 2;
+    tip.style.left = Math.max(0, Math.min(left, chart.width - tip.offsetWidth)) + "px";
+    tip.style.top = Math.max(0, mark.top - chart.top - tip.offsetHeight - 8) + "px";
   };
   const hide = () => { tip.hidden = true; };
-  const go = (from, row, column) => {
-    const there = points.filter((one) => one.row === row);
-    if (!there.length) return;
-    const next = there.reduce((a, b) => (Math.abs(b.column - column) < Math.abs(a.column - column) ? b : a));
+  const moveFocus = (from, row, column) => {
+    const candidates = points.filter((candidate) => candidate.row === row);
+    if (!candidates.length) return;
+    const next = candidates.reduce((a, b) => (Math.abs(b.column - column) < Math.abs(a.column - column) ? b : a));
     from.node.setAttribute("tabindex", -1);
     next.node.setAttribute("tabindex", 0);
     next.node.focus();
   };
   const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-  for (const one of points) {
-    one.node.addEventListener("pointerenter", () => show(one));
-    one.node.addEventListener("pointerleave", hide);
-    one.node.addEventListener("focus", () => show(one));
-    one.node.addEventListener("blur", hide);
-    one.node.addEventListener("keydown", (event) => {
+  for (const current of points) {
+    current.node.addEventListener("pointerenter", () => show(current));
+    current.node.addEventListener("pointerleave", hide);
+    current.node.addEventListener("focus", () => show(current));
+    current.node.addEventListener("blur", hide);
+    current.node.addEventListener("keydown", (event) => {
       if (event.key === "Escape") hide();
       const step = steps[event.key];
       if (!step) return;
       event.preventDefault();
-      go(one, one.row + step[0], one.column + step[1]);
+      moveFocus(current, current.row + step[0], current.column + step[1]);
     });
   }
   if (points.length) points[0].node.setAttribute("tabindex", 0);

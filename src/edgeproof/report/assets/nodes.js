@@ -1,39 +1,40 @@
-// Which nodes fell: menus choose model, attack and budget.
-function nodes({ runs }) {
+// Misclassified nodes, with menus of model, attack and budget.
+function nodeCharts({ runs }) {
   const [model, attack, budget] = ["model", "attack", "budget"].map((name) => document.getElementById("nodes-" + name));
-  const places = ["degree", "margin", "class"].map((name) => [name, document.getElementById("nodes-by-" + name)]);
-  const titles = { degree: "edges at the node", margin: "margin before the attack, in quarters", class: "class" };
-  const options = (menu, values) => {
-    const before = menu.value;
+  const hosts = ["degree", "margin", "class"].map((name) => [name, document.getElementById("nodes-by-" + name)]);
+  const titles = { degree: "degree", margin: "quartile of the clean margin", class: "class" };
+  const setOptions = (menu, values) => {
+    const previous = menu.value;
     menu.replaceChildren(...[...new Set(values)].map((value) => html("option", { value }, value)));
-    if (values.includes(before)) menu.value = before;
+    if (values.includes(previous)) menu.value = previous;
   };
-  const view = () => runs[model.value].views.find((one) => one.attack === attack.value && String(one.epsilon) === budget.value);
+  const isSelected = (view) => view.attack === attack.value && String(view.epsilon) === budget.value;
   const draw = () => {
-    const found = view(), what = `${runs[model.value].name}, ${found.attack}, ε = ${found.epsilon}`;
-    document.getElementById("nodes-says").textContent = `${what}: ${found.says}`;
-    for (const [name, host] of places) {
-      bars(host, found[name], titles[name]);
-      chosen(host, what);
+    const run = runs[model.value], view = run.views.find(isSelected);
+    const selection = `${run.name}, ${view.attack}, ε = ${view.epsilon}`;
+    document.getElementById("nodes-summary").textContent = `${selection}: ${view.summary}`;
+    for (const [name, host] of hosts) {
+      barChart(host, view[name], titles[name]);
+      showSelection(host, selection);
     }
-    const more = found.left_out ? `; ${found.left_out} more are left out` : "";
-    const head = ["node", "class", "edges", "changes at it", "margin before", "margin after"];
-    const list = html("details", {}, html("summary", {}, `The ${found.fallen.length + found.left_out} nodes that fell`),
-      makeTable(`${what}: fallen nodes, the surest first${more}`, head, found.fallen));
-    const old = document.querySelector("#nodes-list details");
-    list.open = old !== null && old.open;
+    const omitted = view.omitted ? `; ${view.omitted} more are omitted` : "";
+    const head = ["node", "class", "degree", "edge flips", "clean margin", "margin under attack"];
+    const list = html("details", {}, html("summary", {}, `${view.misclassified.length + view.omitted} misclassified nodes`),
+      makeTable(`${selection}: misclassified nodes by clean margin, largest first${omitted}`, head, view.misclassified));
+    const previous = document.querySelector("#nodes-list details");
+    list.open = previous !== null && previous.open;
     document.getElementById("nodes-list").replaceChildren(list);
   };
-  const choose = () => {
+  const update = () => {
     const views = runs[model.value].views;
-    options(attack, views.map((one) => one.attack));
-    options(budget, views.filter((one) => one.attack === attack.value).map((one) => String(one.epsilon)));
+    setOptions(attack, views.map((view) => view.attack));
+    setOptions(budget, views.filter((view) => view.attack === attack.value).map(({ epsilon }) => String(epsilon)));
     draw();
   };
   model.replaceChildren(...runs.map(({ name }, value) => html("option", { value }, name)));
-  choose();
+  update();
   budget.value = budget.options[budget.options.length - 1].value;
-  for (const menu of [model, attack]) menu.addEventListener("change", choose);
+  for (const menu of [model, attack]) menu.addEventListener("change", update);
   budget.addEventListener("change", draw);
-  drawn(places[0][1], draw);
+  redrawOnResize(hosts[0][1], draw);
 }

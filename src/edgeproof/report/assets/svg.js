@@ -1,4 +1,4 @@
-// Elements, scales and axes. Text enters the page as text nodes only, never as markup.
+// Elements, scales and axes. Text is inserted as text nodes only, never as markup.
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
@@ -14,20 +14,20 @@ function scale([low, high], [from, to]) {
   return (value) => from + (value - low) * factor;
 }
 
-// Round numbers within a range: about so many.
-function ticks(low, high, about) {
-  const rough = (high - low) / about;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9; k++) found.push(k * step);
-  return found;
+// Round numbers between low and high, approximately `count` of them.
+function ticks(low, high, count) {
+  const minimum = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(minimum));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= minimum);
+  const values = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9; k++) values.push(k * step);
+  return values;
 }
 
-const percent = (share) => (100 * share).toFixed(1) + " %";
+const percent = (fraction) => (100 * fraction).toFixed(1) + " %";
 const plain = (value) => String(Number(value.toPrecision(3)));
 
-// An empty chart as wide as its place, and where its values lie.
+// An empty chart of the host's width, with its scales.
 function frame(host, { x, y, rangeX, rangeY, ticksX, format, height = 280 }) {
   const width = Math.max(host.clientWidth, 240), left = 52, right = 14, top = 12, bottom = 44;
   const toX = scale(rangeX, [left, width - right]), toY = scale(rangeY, [height - bottom, top]);
@@ -39,7 +39,7 @@ function frame(host, { x, y, rangeX, rangeY, ticksX, format, height = 280 }) {
   }
   let last = -Infinity;
   for (const [value, label] of ticksX) {
-    // Labels that would touch are left out.
+    // Skip labels that would overlap.
     if (toX(value) - last < 7 * label.length + 6) continue;
     last = toX(value);
     root.append(svg("text", { x: last, y: height - bottom + 18, "text-anchor": "middle" }, label));
@@ -49,22 +49,22 @@ function frame(host, { x, y, rangeX, rangeY, ticksX, format, height = 280 }) {
   return { root, toX, toY, width, height, bottom };
 }
 
-// What the menus have chosen, in front of the caption: paper has no menus.
-function chosen(host, text) {
+// Put the selection of the menus before the caption: menus are not printed.
+function showSelection(host, text) {
   const caption = host.parentElement.querySelector("figcaption");
-  const old = caption.querySelector(".chosen");
-  if (old) old.remove();
-  caption.prepend(html("strong", { class: "chosen" }, text + ". "));
+  const previous = caption.querySelector(".selection");
+  if (previous) previous.remove();
+  caption.prepend(html("strong", { class: "selection" }, text + ". "));
 }
 
-// Draw now, and again whenever the place gets another width.
-function drawn(host, draw) {
+// Draw now, and again whenever the width of the host changes.
+function redrawOnResize(host, draw) {
   let width = -1;
-  const again = () => {
+  const redraw = () => {
     if (host.clientWidth === width) return;
     width = host.clientWidth;
     draw();
   };
-  again();
-  new ResizeObserver(again).observe(host);
+  redraw();
+  new ResizeObserver(redraw).observe(host);
 }

@@ -1,1 +1,1 @@
-"""The parts of the page, one a file: each a function of what is shown, which gives a section or has nothing to say."""
+"""Sections of the report, one per file: each is a function from a page to a section, or to None if it has no content."""

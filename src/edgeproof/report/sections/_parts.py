@@ -1,4 +1,4 @@
-"""What sections are made of."""
+"""Building blocks of sections: tables, figures, menus."""
 
 from __future__ import annotations
 
@@ -8,55 +8,62 @@ from typing import NamedTuple
 
 from edgeproof.report._html import Html, join, tag
 from edgeproof.report.groups import Group
+from edgeproof.report.runs import ThreatModel
 
 
-class Cell(NamedTuple):
-    """A cell of a table: what it shows, and what it is sorted by (by default what it shows)."""
+class TableCell(NamedTuple):
+    """Cell of a table.
+
+    Args:
+        text: Displayed text.
+        value: Sort key. Default: the text.
+    """
 
     text: str
     value: float | None = None
 
 
-def valued(value: float | None, text: str | None = None) -> Cell:
-    """The cell of a number; what is not known is a dash, and sorted before everything else.
+def number_cell(value: float | None, text: str | None = None) -> TableCell:
+    """Return the cell of a number; None is shown as a dash and sorted first.
 
-    >>> valued(0.5, "50 %"), valued(3), valued(None)
-    (Cell(text='50 %', value=0.5), Cell(text='3', value=3), Cell(text='–', value=-1))
+    >>> number_cell(0.5, "50 %"), number_cell(3), number_cell(None)
+    (TableCell(text='50 %', value=0.5), TableCell(text='3', value=3), TableCell(text='–', value=-1))
     """
-    return Cell("–", -1) if value is None else Cell(str(value) if text is None else text, value)
+    return TableCell("–", -1) if value is None else TableCell(str(value) if text is None else text, value)
 
 
 class Scenario(NamedTuple):
-    """A graph and a kind of budgets: models are compared within one."""
+    """Graph and threat model under which models are compared."""
 
     dataset: str
-    kind: tuple[str, str]
+    threat_model: ThreatModel
     groups: tuple[Group, ...]
 
     @property
     def title(self) -> str:
-        local = self.kind[0]
-        limits = {"None": "no limit at single nodes", "given": "limits at every node"}
-        return f"{self.dataset}, {limits.get(local, f'at most {local} of the edges at a node')}"
+        local = self.threat_model.local
+        limits = {"None": "no local budget", "given": "individual local budgets"}
+        return f"{self.dataset}, {limits.get(local, f'local budget of {local} times the degree')}"
 
     @property
     def epsilons(self) -> list[float]:
-        return sorted({e for group in self.groups for _, one in group.attacked(self.kind) for e in one.epsilons})
+        tables = (table for group in self.groups for _, table in group.attack_tables(self.threat_model))
+        return sorted({epsilon for table in tables for epsilon in table.epsilons})
 
     @property
     def attacks(self) -> list[str]:
-        rows = (row for group in self.groups for _, one in group.attacked(self.kind) for row in one.rows)
-        return list(dict.fromkeys(row.attack for row in rows))
+        tables = (table for group in self.groups for _, table in group.attack_tables(self.threat_model))
+        return list(dict.fromkeys(row.attack for table in tables for row in table.rows))
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that is shown.
+    """Content of the report.
 
     Args:
-        title: of the page.
-        groups: the models.
-        command: how the page was made, if by a command.
+        title: Title of the page.
+        groups: Models.
+        command: Command that creates the page. Empty if there is none.
     """
 
     title: str
@@ -65,26 +72,26 @@ class Page:
 
     @property
     def scenarios(self) -> list[Scenario]:
-        found: dict[tuple[str, tuple[str, str]], list[Group]] = {}
+        found: dict[tuple[str, ThreatModel], list[Group]] = {}
         for group in self.groups:
-            for kind in dict.fromkeys(one.kind for run in group.runs for one in run.attacked):
-                found.setdefault((group.dataset, kind), []).append(group)
-        return [Scenario(dataset, kind, tuple(groups)) for (dataset, kind), groups in found.items()]
+            for threat_model in dict.fromkeys(table.threat_model for run in group.runs for table in run.attacks):
+                found.setdefault((group.dataset, threat_model), []).append(group)
+        return [Scenario(dataset, threat_model, tuple(groups)) for (dataset, threat_model), groups in found.items()]
 
     def slot(self, group: Group) -> int:
-        """The colour, dash and marker of a model, the same all over the page."""
+        """Return the index that selects the colour, dash and marker of a model in all charts."""
         return self.groups.index(group)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """Section of the page.
 
     Args:
-        id: where links lead.
-        title: its heading.
-        body: below it.
-        charts: what the page's script draws, by the id of the figure.
+        id: Target of links to the section.
+        title: Heading.
+        body: Content below the heading.
+        charts: Data for the charts that the script draws, by the id of the figure.
     """
 
     id: str
@@ -93,15 +100,15 @@ class Section:
     charts: Mapping[str, object] = field(default_factory=dict)
 
 
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Html:
-    """A table that a small screen can move sideways; its first column names the row."""
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[TableCell]]) -> Html:
+    """Return a sortable table that scrolls horizontally; the first column names the row."""
     lines = list(rows)
-    numbers = [cell.value is not None for cell in lines[0]] if lines else [False] * len(head)
+    numeric = [cell.value is not None for cell in lines[0]] if lines else [False] * len(head)
     titles = (
-        tag("th", {"scope": "col", "class": "number" if number else None}, title)
-        for title, number in zip(head, numbers, strict=True)
+        tag("th", {"scope": "col", "class": "number" if is_number else None}, title)
+        for title, is_number in zip(head, numeric, strict=True)
     )
-    body = (tag("tr", {}, *(_cell(cell, first=not number) for number, cell in enumerate(row))) for row in lines)
+    body = (tag("tr", {}, *(_cell(cell, first=not column) for column, cell in enumerate(row))) for row in lines)
     inner = tag(
         "table",
         {"class": "sortable"},
@@ -112,29 +119,32 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> 
     return tag("div", {"class": "wide", "tabindex": 0, "role": "region", "aria-label": caption}, inner)
 
 
-def _cell(cell: Cell, *, first: bool) -> Html:
+def _cell(cell: TableCell, *, first: bool) -> Html:
     if first:
         return tag("th", {"scope": "row"}, cell.text)
     return tag("td", {"data-value": cell.value, "class": None if cell.value is None else "number"}, cell.text)
 
 
 def figure(id_: str, caption: str, *, controls: Html | None = None, alternative: Html | None = None) -> Html:
-    """A place for a chart, what it shows in words, and its values as a table."""
-    more = () if alternative is None else (tag("details", {}, tag("summary", {}, "Values as a table"), alternative),)
-    place = tag("div", {"class": "chart", "id": id_})
-    return tag("figure", {}, *(() if controls is None else (controls,)), place, tag("figcaption", {}, caption), *more)
+    """Return an empty chart, filled by the script, with menus, a caption and its values as a table."""
+    details = () if alternative is None else (tag("details", {}, tag("summary", {}, "Values as a table"), alternative),)
+    chart = tag("div", {"class": "chart", "id": id_})
+    return tag(
+        "figure", {}, *(() if controls is None else (controls,)), chart, tag("figcaption", {}, caption), *details
+    )
 
 
-def choice(id_: str, label: str, options: Sequence[tuple[str, str]]) -> Html:
-    """A labelled menu."""
-    shown = (tag("option", {"value": value}, text) for value, text in options)
-    return tag("label", {"for": id_}, f"{label} ", tag("select", {"id": id_}, *shown))
+def menu(id_: str, label: str, options: Sequence[tuple[str, str]]) -> Html:
+    """Return a labelled menu of ``(value, text)`` options."""
+    items = (tag("option", {"value": value}, text) for value, text in options)
+    return tag("label", {"for": id_}, f"{label} ", tag("select", {"id": id_}, *items))
 
 
-def controls(*parts: Html) -> Html:
-    """Menus, which the page's script brings to light: without it they would do nothing."""
-    return tag("div", {"class": "controls", "hidden": True}, *parts)
+def controls(*menus: Html) -> Html:
+    """Return menus that are hidden until the script runs."""
+    return tag("div", {"class": "controls", "hidden": True}, *menus)
 
 
 def paragraphs(*texts: str) -> Html:
+    """Return one paragraph per text."""
     return join(tag("p", {}, text) for text in texts)

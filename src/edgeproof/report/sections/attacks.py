@@ -1,16 +1,25 @@
-"""Every attack, and whether to believe it."""
+"""Results of every attack, and the warnings of the self-checks."""
 
 from __future__ import annotations
 
-from edgeproof.report import words
+from edgeproof.report import text
 from edgeproof.report._html import Html, join, tag
-from edgeproof.report.sections._parts import Cell, Page, Scenario, Section, choice, controls, table, valued
+from edgeproof.report.sections._parts import (
+    Page,
+    Scenario,
+    Section,
+    TableCell,
+    controls,
+    menu,
+    number_cell,
+    table,
+)
 
 _ALL = ("", "all")
 
 
 def attacks(page: Page) -> Section | None:
-    """One row for every model, run, attack and budget, which menus thin out; and the warnings of the self-checks."""
+    """Return the warnings, and a filterable table with one row per model, run, attack and budget."""
     scenarios = page.scenarios
     if not scenarios:
         return None
@@ -18,48 +27,48 @@ def attacks(page: Page) -> Section | None:
     for number, scenario in enumerate(scenarios):
         parts += [tag("h3", {}, scenario.title)] if len(scenarios) > 1 else []
         parts.append(_table(scenario, f"rows-{number}"))
-    return Section("attacks", "Attack by attack", join(parts))
+    return Section("attacks", "Attack results", join(parts))
 
 
 def _warnings(page: Page) -> Html:
-    found = [(group.name, warning) for group in page.groups for warning in words.warnings(group)]
+    warnings = [(group.name, warning) for group in page.groups for warning in text.warnings(group)]
     unchecked = [
-        group.name for group in page.groups if any(not one.checked for run in group.runs for one in run.attacked)
+        group.name for group in page.groups if any(not table.checked for run in group.runs for table in run.attacks)
     ]
     parts = []
-    if found:
-        items = (tag("li", {}, tag("strong", {}, f"{name}: "), warning) for name, warning in found)
-        title = tag("h3", {"id": "warnings"}, "⚠ Reasons not to trust these figures")
+    if warnings:
+        items = (tag("li", {}, tag("strong", {}, f"{name}: "), warning) for name, warning in warnings)
+        title = tag("h3", {"id": "warnings"}, "⚠ Warnings: these results may be unreliable")
         parts.append(tag("div", {"class": "warning", "role": "note"}, title, tag("ul", {}, *items)))
     if unchecked:
-        which = f"No self-checks were run on these figures, or not on all of them: {', '.join(unchecked)}. "
-        parts.append(tag("p", {}, which, tag("code", {}, "edgeproof evaluate"), " runs them."))
-    elif not found:
-        parts.append(tag("p", {}, "The self-checks of the evaluation found no reason to distrust these figures."))
+        names = f"Self-checks were not run on all results of: {', '.join(unchecked)}. Run them with "
+        parts.append(tag("p", {}, names, tag("code", {}, "edgeproof evaluate"), "."))
+    elif not warnings:
+        parts.append(tag("p", {}, "The self-checks of the evaluation found no problems."))
     return join(parts)
 
 
 def _table(scenario: Scenario, id_: str) -> Html:
     menus = controls(
-        choice(f"{id_}-0", "Model", [_ALL, *((group.name, group.name) for group in scenario.groups)]),
-        choice(f"{id_}-1", "Attack", [_ALL, *((name, name) for name in scenario.attacks)]),
-        choice(f"{id_}-2", "ε", [_ALL, *((f"{epsilon:g}", f"{epsilon:g}") for epsilon in scenario.epsilons)]),
+        menu(f"{id_}-0", "Model", [_ALL, *((group.name, group.name) for group in scenario.groups)]),
+        menu(f"{id_}-1", "Attack", [_ALL, *((name, name) for name in scenario.attacks)]),
+        menu(f"{id_}-2", "ε", [_ALL, *((f"{epsilon:g}", f"{epsilon:g}") for epsilon in scenario.epsilons)]),
     )
     rows = [
         [
-            Cell(group.name),
-            Cell(row.attack),
-            valued(row.epsilon, f"{row.epsilon:g}"),
-            valued(row.accuracy, words.percent(row.accuracy)),
-            valued(lost := None if run.clean is None else run.clean - row.accuracy, words.percent(lost)),
-            valued(row.total),
-            valued(row.flips),
-            valued(row.seconds, words.number(row.seconds, 2)),
-            valued(run.seed),
+            TableCell(group.name),
+            TableCell(row.attack),
+            number_cell(row.epsilon, f"{row.epsilon:g}"),
+            number_cell(row.accuracy, text.percent(row.accuracy)),
+            number_cell(drop := None if run.clean is None else run.clean - row.accuracy, text.percent(drop)),
+            number_cell(row.total),
+            number_cell(row.flips),
+            number_cell(row.seconds, text.number(row.seconds, 2)),
+            number_cell(run.seed),
         ]
         for group in scenario.groups
-        for run, one in group.attacked(scenario.kind)
-        for row in one.rows
+        for run, attack_table in group.attack_tables(scenario.threat_model)
+        for row in attack_table.rows
     ]
-    head = ("model", "attack", "ε", "accuracy", "lost", "budget", "used", "seconds", "seed")
-    return tag("div", {"class": "thinned", "id": id_}, menus, table("Every attack at every budget", head, rows))
+    head = ("model", "attack", "ε", "accuracy", "drop", "budget", "flips used", "seconds", "seed")
+    return tag("div", {"class": "filterable", "id": id_}, menus, table("Every attack at every budget", head, rows))

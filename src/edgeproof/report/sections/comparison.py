@@ -1,44 +1,60 @@
-"""All models in one table."""
+"""Model comparison: all models in one table."""
 
 from __future__ import annotations
 
-from edgeproof.report import words
+from edgeproof.report import text
 from edgeproof.report._html import join, tag
 from edgeproof.report.groups import WORST, Group
-from edgeproof.report.sections._parts import Cell, Page, Scenario, Section, table, valued
+from edgeproof.report.sections._parts import Page, Scenario, Section, TableCell, number_cell, table
 
 
 def comparison(page: Page) -> Section | None:
-    """Clean and worst-case accuracies, certificates and filters, side by side; nothing where there is but one model."""
+    """Return tables of accuracies, certificates and filters; None if there is only one model."""
     if len(page.groups) < 2:
         return None
     parts = []
     for scenario in page.scenarios:
         parts += [tag("h3", {}, scenario.title)] if len(page.scenarios) > 1 else []
         head = ["model", "clean", *(f"worst, ε = {epsilon:g}" for epsilon in scenario.epsilons)]
-        rows = [[Cell(group.name), *_accuracies(scenario, group)] for group in scenario.groups]
-        parts.append(table("Accuracy, clean and in the worst case", head, rows))
-    others = [group for group in page.groups if group.certified is not None or group.filter is not None]
-    if others:
-        head = ["model", "certified, 1 added", "certified, 1 deleted", "γ₀", "heard from itself", "mean frequency"]
-        parts.append(table("Certificates and filters", head, [[Cell(group.name), *_rest(group)] for group in others]))
-    return Section("comparison", "Side by side", join(parts))
+        rows = [[TableCell(group.name), *_accuracies(scenario, group)] for group in scenario.groups]
+        parts.append(table("Clean and worst-case accuracy", head, rows))
+    groups = [group for group in page.groups if group.certificate is not None or group.filter is not None]
+    if groups:
+        head = [
+            "model",
+            "certified, 1 added",
+            "certified, 1 deleted",
+            "γ₀",
+            "weight of the node itself",
+            "mean frequency",
+        ]
+        rows = [[TableCell(group.name), *_certificate(group), *_filter(group)] for group in groups]
+        parts.append(table("Certificates and filters", head, rows))
+    return Section("comparison", "Model comparison", join(parts))
 
 
-def _accuracies(scenario: Scenario, group: Group) -> list[Cell]:
-    found = [group.clean, *(group.accuracy(scenario.kind, WORST, epsilon) for epsilon in scenario.epsilons)]
-    return [valued(None if one is None else one.mean, words.estimated(one, of=len(group.runs))) for one in found]
-
-
-def _rest(group: Group) -> list[Cell]:
-    shares = {} if group.certified is None else group.certified.shares
-    certified = [valued(shares.get(key), words.percent(shares.get(key))) for key in ((1, 0), (0, 1))]
-    one = group.filter
-    if one is None:
-        return [*certified, valued(None), valued(None), valued(None)]
+def _accuracies(scenario: Scenario, group: Group) -> list[TableCell]:
+    estimates = [
+        group.clean,
+        *(group.accuracy(scenario.threat_model, WORST, epsilon) for epsilon in scenario.epsilons),
+    ]
     return [
-        *certified,
-        valued(one.gamma[0], words.number(one.gamma[0])),
-        valued(one.own_share, words.percent(one.own_share)),
-        valued(one.mean_frequency, words.number(one.mean_frequency)),
+        number_cell(None if estimate is None else estimate.mean, text.with_interval(estimate, len(group.runs)))
+        for estimate in estimates
+    ]
+
+
+def _certificate(group: Group) -> list[TableCell]:
+    fractions = {} if group.certificate is None else group.certificate.fractions
+    return [number_cell(fractions.get(radius), text.percent(fractions.get(radius))) for radius in ((1, 0), (0, 1))]
+
+
+def _filter(group: Group) -> list[TableCell]:
+    learned = group.filter
+    if learned is None:
+        return [number_cell(None)] * 3
+    return [
+        number_cell(learned.gamma[0], text.number(learned.gamma[0])),
+        number_cell(learned.own_share, text.percent(learned.own_share)),
+        number_cell(learned.mean_frequency, text.number(learned.mean_frequency)),
     ]

@@ -1,4 +1,4 @@
-"""Which nodes fell, and what they have in common."""
+"""Misclassified nodes by degree, margin and class."""
 
 from __future__ import annotations
 
@@ -8,151 +8,174 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgeproof.report import words
+from edgeproof.report import text
 from edgeproof.report._html import join, tag
 from edgeproof.report.groups import WORST, Group
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.report.runs import Attacked
-from edgeproof.report.sections._parts import Cell, Page, Section, choice, controls, figure, table, valued
+from edgeproof.report.runs import AttackTable
+from edgeproof.report.sections._parts import Page, Section, TableCell, controls, figure, menu, number_cell, table
 
-# Of so many fallen nodes a view lists all.
-_LISTED = 200
-_DEGREES = ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 19), (20, None))
-_QUARTERS = ("lowest", "low", "high", "highest")
+# Maximum number of misclassified nodes listed per view.
+_MAX_LISTED = 200
+_DEGREE_BINS = ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (7, 9), (10, 19), (20, None))
+_QUARTILES = ("lowest", "low", "high", "highest")
 
 
 class _View(NamedTuple):
-    """One attack at one budget: a row of the overview, and what the page's script shows."""
+    """One attack at one budget: its row of the overview, and its data for the script."""
 
     attack: str
-    row: tuple[Cell, ...]
-    shown: dict[str, object]
+    row: tuple[TableCell, ...]
+    data: dict[str, object]
+
+
+class _Bar(NamedTuple):
+    """One bar of a chart: number of nodes correct before the attack, and of those misclassified after it."""
+
+    label: str
+    correct: int
+    misclassified: int
 
 
 def nodes(page: Page) -> Section | None:
-    """Menus choose model, attack and budget; three charts and a list say who fell."""
-    found = list(_views(page))
-    if not found:
+    """Return menus of model, attack and budget, with three charts and a list of the misclassified nodes."""
+    views_by_run = list(_views(page))
+    if not views_by_run:
         return None
-    overview = [[Cell(name), *view.row] for name, views in found for view in views if view.attack == WORST]
-    means = ("degree, fell", "degree, stand", "margin, fell", "margin, stand")
-    caption = "Share of the nodes that were right before the attack and are wrong after it"
+    overview = [[TableCell(name), *view.row] for name, views in views_by_run for view in views if view.attack == WORST]
+    means = ("degree, misclassified", "degree, robust", "margin, misclassified", "margin, robust")
+    caption = "Fraction of the correctly classified nodes that the attack misclassifies"
     charts = (figure(f"nodes-by-{name}", f"{caption}, by {name}.") for name in ("degree", "margin", "class"))
     body = join(
         [
             table(
-                "Nodes that fell in the worst case, and means over them and over those that stand",
-                ("model", "ε", "right before", "fell", *means),
+                "Nodes misclassified in the worst case; mean degree and clean margin of misclassified and robust nodes",
+                ("model", "ε", "correct before", "misclassified", *means),
                 overview,
             ),
-            controls(*(choice(f"nodes-{name.lower()}", name, []) for name in ("Model", "Attack", "Budget"))),
-            tag("p", {"id": "nodes-says", "aria-live": "polite"}),
+            controls(*(menu(f"nodes-{name.lower()}", name, []) for name in ("Model", "Attack", "Budget"))),
+            tag("p", {"id": "nodes-summary", "aria-live": "polite"}),
             tag("div", {"class": "three"}, *charts),
             tag("div", {"id": "nodes-list"}),
         ]
     )
-    runs = [{"name": name, "views": [view.shown for view in views]} for name, views in found]
-    return Section("nodes", "Which nodes fell, and why", body, {"nodes": {"type": "nodes", "runs": runs}})
+    runs = [{"name": name, "views": [view.data for view in views]} for name, views in views_by_run]
+    return Section("nodes", "Misclassified nodes", body, {"nodes": {"type": "nodes", "runs": runs}})
 
 
 def _views(page: Page) -> Iterator[tuple[str, list[_View]]]:
+    """Yield the name and the views of every run with per-node outcomes."""
     for scenario in page.scenarios:
-        several = len(page.scenarios) > 1
         for group in scenario.groups:
-            for run, one in group.attacked(scenario.kind):
-                views = [view for key in _keys(one) if (view := _view(one, *key)) is not None]
+            tables = group.attack_tables(scenario.threat_model)
+            for run, attack_table in tables:
+                keys = _keys(attack_table)
+                views = [view for key in keys if (view := _view(attack_table, *key)) is not None]
                 if views:
-                    name = _name(group, run.seed, len(group.attacked(scenario.kind)) > 1)
-                    yield (f"{name}; {scenario.title}" if several else name), views
+                    name = _name(group, run.seed, len(tables) > 1)
+                    yield (f"{name}; {scenario.title}" if len(page.scenarios) > 1 else name), views
 
 
 def _name(group: Group, seed: int | None, several: bool) -> str:
     return f"{group.name}, seed {seed}" if several else group.name
 
 
-def _keys(one: Attacked) -> list[tuple[str, float]]:
-    return [(attack, e) for attack in [WORST, *dict.fromkeys(r.attack for r in one.rows)] for e in one.epsilons]
+def _keys(attack_table: AttackTable) -> list[tuple[str, float]]:
+    names = [WORST, *dict.fromkeys(row.attack for row in attack_table.rows)]
+    return [(attack, epsilon) for attack in names for epsilon in attack_table.epsilons]
 
 
-def _view(one: Attacked, attack: str, epsilon: float) -> _View | None:
-    """Everything about one attack at one budget; none where the single nodes were not kept."""
-    row = one.worst(epsilon) if attack == WORST else one.at(attack, epsilon)
+def _view(attack_table: AttackTable, attack: str, epsilon: float) -> _View | None:
+    """Return the view of one attack at one budget; None if its per-node outcomes were not stored."""
+    row = attack_table.worst(epsilon) if attack == WORST else attack_table.row(attack, epsilon)
     if row is None:
         return None
     key = row.attack, row.epsilon
-    kept = [(found, found.keys.index(key)) for found in one.outcomes if key in found.keys]
-    if not kept:
+    stored = [(outcomes, outcomes.keys.index(key)) for outcomes in attack_table.outcomes if key in outcomes.keys]
+    if not stored:
         return None
-    # Of an attack that was run twice, the run that the row is about.
-    found, k = min(kept, key=lambda one: abs(float((one[0].margins[one[1]] > 0).double().mean()) - row.accuracy))
-    return _described(found, found.margins[k], found.flips[k], attack, epsilon)
+
+    def accuracy_error(entry: tuple[Outcomes, int]) -> float:
+        outcomes, k = entry
+        return abs(float((outcomes.margins[k] > 0).double().mean()) - row.accuracy)
+
+    # If the attack was run several times, take the run whose accuracy the row has.
+    outcomes, k = min(stored, key=accuracy_error)
+    return _describe(outcomes, outcomes.margins[k], outcomes.flips[k], attack, epsilon)
 
 
-def _described(found: Outcomes, after: Tensor, flips: Tensor, attack: str, epsilon: float) -> _View:
-    right, still = found.clean_margins > 0, after > 0
-    fell, stands = right & ~still, right & still
-    order = fell.nonzero().squeeze(1)
-    order = order[found.clean_margins[order].argsort(descending=True)][:_LISTED]
-    columns = [found.nodes, found.labels, found.degree, flips, found.clean_margins, after]
-    listed = [None if column is None else _rounded(column[order]) for column in columns]
-    means = [_mean(values, which) for values in (found.degree, found.clean_margins) for which in (fell, stands)]
-    total, lost = int(right.sum()), int(fell.sum())
-    shown = {
+def _describe(outcomes: Outcomes, margins: Tensor, flips: Tensor, attack: str, epsilon: float) -> _View:
+    correct, still_correct = outcomes.clean_margins > 0, margins > 0
+    misclassified, robust = correct & ~still_correct, correct & still_correct
+    order = misclassified.nonzero().squeeze(1)
+    order = order[outcomes.clean_margins[order].argsort(descending=True)][:_MAX_LISTED]
+    columns = [outcomes.nodes, outcomes.labels, outcomes.degree, flips, outcomes.clean_margins, margins]
+    listed = [[None] * order.numel() if column is None else _rounded(column[order]) for column in columns]
+    means = [
+        _mean(values, mask) for values in (outcomes.degree, outcomes.clean_margins) for mask in (misclassified, robust)
+    ]
+    num_correct, num_misclassified = int(correct.sum()), int(misclassified.sum())
+    more_flips_than_edges = int((flips > outcomes.degree)[misclassified].sum())
+    without_flips = int((misclassified & (flips == 0)).sum())
+    data: dict[str, object] = {
         "attack": attack,
         "epsilon": epsilon,
-        "says": _says(total, lost, int((flips > found.degree)[fell].sum()), int((fell & (flips == 0)).sum()), means),
-        "degree": _by_degree(found.degree, right, fell),
-        "margin": _by_margin(found.clean_margins, right, fell),
-        "class": _by_class(found.labels, right, fell),
-        "fallen": list(zip(*(c if c is not None else [None] * order.numel() for c in listed), strict=True)),
-        "left_out": max(0, lost - _LISTED),
+        "summary": _summary(num_correct, num_misclassified, more_flips_than_edges, without_flips, means),
+        "degree": _by_degree(outcomes.degree, correct, misclassified),
+        "margin": _by_margin(outcomes.clean_margins, correct, misclassified),
+        "class": _by_class(outcomes.labels, correct, misclassified),
+        "misclassified": list(zip(*listed, strict=True)),
+        "omitted": max(0, num_misclassified - _MAX_LISTED),
     }
-    cells = (valued(mean, words.number(mean)) for mean in means)
-    return _View(attack, (valued(epsilon, f"{epsilon:g}"), valued(total), valued(lost), *cells), shown)
+    cells = (number_cell(mean, text.number(mean)) for mean in means)
+    row = (number_cell(epsilon, f"{epsilon:g}"), number_cell(num_correct), number_cell(num_misclassified), *cells)
+    return _View(attack, row, data)
 
 
-def _says(total: int, lost: int, beyond: int, untouched: int, means: list[float | None]) -> str:
-    if not lost:
-        return f"None of the {total} nodes that were right before the attack fell."
-    degree_fell, degree_stands, margin_fell, margin_stands = map(words.number, means)
+def _summary(
+    correct: int, misclassified: int, more_flips_than_edges: int, without_flips: int, means: list[float | None]
+) -> str:
+    if not misclassified:
+        return f"None of the {correct} correctly classified nodes is misclassified under attack."
+    degree, degree_robust, margin, margin_robust = map(text.number, means)
     return (
-        f"{lost} of the {total} nodes that were right before the attack fell. They have {degree_fell} edges on average, those "
-        f"that stand {degree_stands}; their margin before the attack was {margin_fell}, that of the others {margin_stands}. "
-        f"{beyond} of them got more changed edges than they had edges; {untouched} fell without a change at themselves, "
-        "through their neighbours."
+        f"{misclassified} of the {correct} correctly classified nodes are misclassified under attack. Their mean degree is "
+        f"{degree} (robust nodes: {degree_robust}), their mean clean margin {margin} (robust nodes: {margin_robust}). "
+        f"{more_flips_than_edges} of them have more edge flips than edges; {without_flips} have no edge flip: only "
+        "their neighbourhood changed."
     )
 
 
-def _by_degree(degree: Tensor, right: Tensor, fell: Tensor) -> list[tuple[str, int, int]]:
-    found = []
-    for low, high in _DEGREES:
+def _by_degree(degree: Tensor, correct: Tensor, misclassified: Tensor) -> list[_Bar]:
+    bars = []
+    for low, high in _DEGREE_BINS:
         within = (degree >= low) & (degree <= high if high is not None else degree >= low)
         label = str(low) if low == high else f"{low}+" if high is None else f"{low}–{high}"
-        found.append((label, int((within & right).sum()), int((within & fell).sum())))
-    return [one for one in found if one[1]]
+        bars.append(_Bar(label, int((within & correct).sum()), int((within & misclassified).sum())))
+    return [bar for bar in bars if bar.correct]
 
 
-def _by_margin(margin: Tensor, right: Tensor, fell: Tensor) -> list[tuple[str, int, int]]:
-    """Nodes that were right, in four equal parts by their margin."""
-    order = right.nonzero().squeeze(1)
+def _by_margin(margin: Tensor, correct: Tensor, misclassified: Tensor) -> list[_Bar]:
+    """Count the nodes correct before the attack in quartiles of their clean margin."""
+    order = correct.nonzero().squeeze(1)
     order = order[margin[order].argsort(stable=True)]
-    parts = zip(_QUARTERS, order.tensor_split(4), strict=True)
-    return [(label, part.numel(), int(fell[part].sum())) for label, part in parts if part.numel()]
+    quartiles = zip(_QUARTILES, order.tensor_split(4), strict=True)
+    return [_Bar(label, part.numel(), int(misclassified[part].sum())) for label, part in quartiles if part.numel()]
 
 
-def _by_class(labels: Tensor | None, right: Tensor, fell: Tensor) -> list[tuple[str, int, int]]:
+def _by_class(labels: Tensor | None, correct: Tensor, misclassified: Tensor) -> list[_Bar]:
     if labels is None:
         return []
-    classes = ((one, labels == one) for one in labels.unique().tolist())
-    return [(str(one), int((within & right).sum()), int((within & fell).sum())) for one, within in classes]
+    masks = ((label, labels == label) for label in labels.unique().tolist())
+    return [_Bar(str(label), int((mask & correct).sum()), int((mask & misclassified).sum())) for label, mask in masks]
 
 
-def _mean(values: Tensor, which: Tensor) -> float | None:
-    return float(values[which].double().mean()) if bool(which.any()) else None
+def _mean(values: Tensor, mask: Tensor) -> float | None:
+    return float(values[mask].double().mean()) if bool(mask.any()) else None
 
 
 def _rounded(values: Tensor) -> list[float]:
     if not values.is_floating_point():
         return list(values.tolist())
-    # A margin that is not finite has no place in JSON.
-    return [float(f"{one:.3g}") for one in torch.nan_to_num(values).tolist()]
+    # JSON has no NaN and no Inf.
+    return [float(f"{value:.3g}") for value in torch.nan_to_num(values).tolist()]

@@ -13,7 +13,7 @@ from edgeproof.propagation.pairs import num_pairs
 
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6), nodes=st.integers(2, 9), density=st.floats(0, 1), flipped=st.integers(0, 20))
-def test_merging_is_the_formula(seed: int, nodes: int, density: float, flipped: int) -> None:
+def test_perturbed_matches_formula(seed: int, nodes: int, density: float, flipped: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     candidates = torch.triu_indices(nodes, nodes, offset=1)
     edges = candidates[:, torch.rand(candidates.size(1), generator=generator) < density]
@@ -29,7 +29,7 @@ def test_merging_is_the_formula(seed: int, nodes: int, density: float, flipped: 
     p = p + p.T
     dense = base.dense()
     torch.testing.assert_close(merged.dense(), dense + (1 - 2 * dense) * p)
-    # The result is a sound pattern: sorted, whole, with its diagonal in place, and equal to its transpose.
+    # The pattern is sorted, has all entries and its diagonal, and is symmetric.
     pattern = merged.pattern
     assert torch.equal(pattern.key, pattern.key.sort().values)
     assert pattern.rowptr[-1] == pattern.col.numel() == base.pattern.col.numel() + 2 * pairs.size(1)
@@ -39,7 +39,7 @@ def test_merging_is_the_formula(seed: int, nodes: int, density: float, flipped: 
     assert torch.equal(merged.dense(), merged.dense().T)
 
 
-def test_only_plain_undirected_matrices_are_perturbed(graph: Data) -> None:
+def test_perturbed_requires_plain_undirected_adjacency(graph: Data) -> None:
     adjacency = Adjacency.from_data(graph)
     for wrong in (adjacency.normalized(self_loops=True), Adjacency.from_edge_index(graph.edge_index, num_nodes=7)):
         with pytest.raises(ValueError, match="plain adjacency matrix of an undirected graph"):
@@ -47,7 +47,7 @@ def test_only_plain_undirected_matrices_are_perturbed(graph: Data) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 7, 50])
-def test_numbers_and_pairs_are_one_to_one(nodes: int) -> None:
+def test_pair_numbers_are_one_to_one(nodes: int) -> None:
     pairs = Pairs.from_number(torch.arange(num_pairs(nodes)), nodes)
     assert torch.equal(pairs.both, torch.triu_indices(nodes, nodes, offset=1))
     assert torch.equal(pairs.number, torch.arange(num_pairs(nodes)))
@@ -55,7 +55,7 @@ def test_numbers_and_pairs_are_one_to_one(nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [169_343, 3_000_000])
-def test_numbers_of_large_graphs_stay_exact(nodes: int) -> None:
+def test_pair_numbers_are_exact_for_large_graphs(nodes: int) -> None:
     generator = torch.Generator().manual_seed(0)
     number = torch.randint(0, num_pairs(nodes), (100_000,), generator=generator).sort().values
     edges = torch.tensor([0, 1, nodes - 2, nodes - 1, num_pairs(nodes) - 2, num_pairs(nodes) - 1])

@@ -1,4 +1,4 @@
-"""Compiled loops behind :mod:`~edgeproof.certificates.sampling`, a sample per thread."""
+"""Compiled CPU loops that sample random graphs, one sample per thread."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Any
 import numba
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from edgeproof.kernels.reference_sampling import FIRST_EDGE_DRAW, MULTIPLIER_1, MULTIPLIER_2, STEP
 
-# Of splitmix64 (Steele, Lea and Flood, 2014): the odd step, and the two multipliers of its finalizer.
-STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# Draws that decide about edges are numbered from here; those before are gaps.
-EDGES = 1 << 40
+Array = np.ndarray[Any, Any]
 
 
 @numba.njit(inline="always")
 def _mix64(x: Any) -> Any:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(FIRST)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(SECOND)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(MULTIPLIER_1)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(MULTIPLIER_2)
     return x ^ (x >> np.uint64(31))
 
 
@@ -40,48 +37,61 @@ def draw_pairs(
     lower: Array,
     degree: Array,
 ) -> None:
-    """The pairs of every sample, ascending, and how many neighbours each node has, in all and before itself."""
+    """Draw the pairs of every sample in ascending order, and count each node's neighbours and smaller neighbours.
+
+    Args:
+        edges: Pair index of each edge, ascending.
+        n: Number of nodes.
+        p_add: Probability of adding a pair.
+        p_del: Probability of deleting an edge.
+        seed: Seed, uint64.
+        first: Number of the first sample.
+        pairs: Output, shape ``[samples, capacity, 2]``.
+        size: Output, number of pairs of each sample; the pairs are incomplete if it exceeds the capacity.
+        lower: Zeros; output, number of smaller neighbours, shape ``[samples, nodes]``.
+        degree: Zeros; output, number of neighbours, shape ``[samples, nodes]``.
+    """
     total = n * (n - 1) // 2
     scale = 1.0 / np.log1p(-p_add) if p_add > 0 else 0.0
     for s in numba.prange(len(size)):
         stream = _mix64(_mix64(seed) + np.uint64(first + s) * np.uint64(STEP))
-        draw, edge, found = 0, 0, 0
+        draw, edge, count = 0, 0, 0
         added = total if p_add == 0 else -1
         if p_add > 0:
             added = np.int64(np.log1p(-_uniform64(stream, draw)) * scale)
             draw += 1
-        # The pair in whose row we are, and the number of the first pair of the next row.
+        # Row of the current pair, and pair indices at which this row and the next one start.
         u, row, row_end = 0, 0, n - 1
         while added < total or edge < len(edges):
             is_edge = edge < len(edges) and edges[edge] <= added
-            number = edges[edge] if is_edge else added
+            index = edges[edge] if is_edge else added
             keep = True
             if is_edge:
-                keep = _uniform64(stream, EDGES + edge) >= p_del
+                keep = _uniform64(stream, FIRST_EDGE_DRAW + edge) >= p_del
                 edge += 1
-            if number == added:
-                # Of a pair that is an edge already, the edge decides.
+            if index == added:
+                # If the added pair is an edge, only the draw of the edge counts.
                 added += np.int64(np.log1p(-_uniform64(stream, draw)) * scale) + 1
                 draw += 1
             if not keep:
                 continue
-            while number >= row_end:
+            while index >= row_end:
                 u += 1
                 row = row_end
                 row_end += n - 1 - u
-            v = number - row + u + 1
-            if found < pairs.shape[1]:
-                pairs[s, found, 0], pairs[s, found, 1] = u, v
+            v = index - row + u + 1
+            if count < pairs.shape[1]:
+                pairs[s, count, 0], pairs[s, count, 1] = u, v
                 degree[s, u] += 1
                 degree[s, v] += 1
                 lower[s, v] += 1
-            found += 1
-        size[s] = found
+            count += 1
+        size[s] = count
 
 
 @numba.njit(parallel=True, cache=True)
 def fill_rows(pairs: Array, size: Array, n: int, rowptr: Array, diagonal: Array, col: Array) -> None:
-    """Columns row by row. Pairs ascend, so each row gets its smaller neighbours first, then itself, then the larger ones."""
+    """Write the columns of every row. Pairs ascend, so the smaller and the larger neighbours of a row are each in order."""
     for s in numba.prange(len(size)):
         smaller, larger = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         for e in range(size[s]):
