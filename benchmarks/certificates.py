@@ -3,7 +3,7 @@
     python benchmarks/certificates.py speed --device cuda    samples per second, and seconds for the radii
     python benchmarks/certificates.py render                 docs/certified-accuracy.md
 
-The page shows the stored results of ``edgeproof reproduce certified-citeseer certified-cora certified-cora-ml``.
+The page shows the stored results of ``edgeproof reproduce run certified-citeseer certified-cora certified-cora-ml``.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ Share of test nodes, in percent, that the smoothed model classifies correctly an
 alter: `+1 -0` is one added edge, `+0 -3` are three deleted ones, `+0 -0` is the accuracy of the smoothed model.
 Noise p_add = 0.01, p_del = 0.6; 1,000 samples choose, 100,000 bound (10,000 for SoftMedian GDC, which diffuses every random
 graph anew: valid, and a little less is certified); alpha = 0.05. Mean and standard error over the splits 0, 1, 5. Made by
-`edgeproof reproduce certified-citeseer certified-cora certified-cora-ml` and `python benchmarks/certificates.py render`; every
-model's figures, also for additions and deletions together, are in `results/experiments`, with the command that made them. Only
+`edgeproof reproduce run certified-citeseer certified-cora certified-cora-ml` and `python benchmarks/certificates.py render`;
+every model's figures, also for additions and deletions together, are in `results/experiments`, with their commands. Only
 for GPRGNN do the protocols differ: `as_released` has seen most of its test nodes, `strict` none. A cell matches if the mean of
 ours is within two of the paper's standard errors; compare `as released` with the paper, and draw conclusions from `strict`.
 

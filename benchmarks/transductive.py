@@ -347,10 +347,10 @@ PAGE_TEXT = """# Why only the inductive setting tells the truth
 In the *transductive* setting the graph that a model is trained on holds the test nodes; in the *inductive* setting they come
 later. Work on adversarial training of graph neural networks before the paper was transductive. There, accuracy under attack
 cannot tell robustness from memory. Mean and standard error in percent, over the splits 0, 1 and 5 unless said. Made by `python
-benchmarks/transductive.py run memory` (the first table; `results/transductive`), by `edgeproof reproduce self-training-cora
-self-training-cora-5`, `edgeproof reproduce self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5` and
-`edgeproof reproduce perfect-cora perfect-cora-ml perfect-citeseer perfect` (the others; `results/experiments`), and by `python
-benchmarks/transductive.py render`.
+benchmarks/transductive.py run memory` (the first table; `results/transductive`), by `edgeproof reproduce run self-training-cora
+self-training-cora-5`, `edgeproof reproduce run self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5` and
+`edgeproof reproduce run perfect-cora perfect-cora-ml perfect-citeseer perfect` (the others; `results/experiments`), and by
+`python benchmarks/transductive.py render`.
 
 ## Remembering is enough
 

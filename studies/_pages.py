@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 # Entries of an environment that name the machine and the versions.
 MACHINE = ("edgeproof", "python", "torch", "torch_geometric", "platform", "device")
-# Results of `edgeproof reproduce`.
+# Results of `edgeproof reproduce run`.
 PROTOCOL_STORE = Store(ROOT / "results" / "experiments")
 
 

@@ -1,4 +1,4 @@
-"""Differences behind the paper's findings, split by split, from the results of ``edgeproof reproduce``.
+"""Differences behind the paper's findings, split by split, from the results of ``edgeproof reproduce run``.
 
 python studies/findings.py    write docs/findings.md; runs nothing
 """
@@ -295,8 +295,8 @@ The coefficients as fractions of the sum of their absolute values, with a positi
 
     python studies/findings.py
 
-writes this page from the stored results. `edgeproof reproduce citeseer cora cora-ml pubmed certified-citeseer certified-cora
-certified-cora-ml gamma-all` runs what the store lacks.
+writes this page from the stored results. `edgeproof reproduce run citeseer cora cora-ml pubmed certified-citeseer
+certified-cora certified-cora-ml gamma-all` runs what the store lacks.
 """
 
 

@@ -3,7 +3,7 @@
     python studies/logit_scale.py        write docs/logit-scale.md from the stored results
     python studies/logit_scale.py run    train and attack the models without stored results, into results/logit_scale
 
-Models are trained as ``edgeproof reproduce`` trains them, on strict splits.
+Models are trained as ``edgeproof reproduce run`` trains them, on strict splits.
 """
 
 from __future__ import annotations

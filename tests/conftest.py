@@ -1,4 +1,4 @@
-"""Shared graphs, and a world in which tests touch neither the user's cache nor a network by accident."""
+"""Shared fixtures: small graphs, the command line, and isolation from the user's cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Without a GPU, Triton's kernels run in its interpreter, which must be asked for before anything imports Triton.
+# Without a GPU, Triton kernels run in its interpreter, which must be enabled before Triton is imported.
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
@@ -21,10 +21,46 @@ from edgeproof.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
 
-# The graphs here are small: more threads would wait for each other longer than they work, above all on a busy machine.
+# On small graphs, more threads cost more in synchronization than they gain.
 torch.set_num_threads(1)
 
 REAL_DATA = os.environ.get("EDGEPROOF_DATA")
+
+# Excluded from `make smoke`: tests that start many processes, train for long, or enumerate perturbations.
+NOT_SMOKE = (
+    "certificates/test_sampling.py",
+    "cli/",
+    "evaluation/test_brute_force.py",
+    "evaluation/test_evaluate.py",
+    "experiments/test_local_engine.py",
+    "experiments/test_ray_engine.py",
+    "paper/",
+    "report/test_browser.py",
+    "test_docs.py",
+    "test_examples.py",
+    "test_threads.py",
+    "training/test_checkpoint.py",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--smoke", action="store_true", help="run the fast core of the suite, with the first parameters of each test"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--smoke``, keep the first parametrization of each test outside of ``NOT_SMOKE``."""
+    if not config.getoption("--smoke"):
+        return
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        if not path.startswith(NOT_SMOKE):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    selected = list(first.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = selected
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +71,15 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def real_data() -> Path:
-    """The folder of real graphs."""
+    """Return the folder of real datasets, or skip the test."""
     if not REAL_DATA:
-        pytest.skip("no real graphs: set EDGEPROOF_DATA to the folder that holds citeseer.npz and the others")
+        pytest.skip("no real datasets: set EDGEPROOF_DATA to the folder with citeseer.npz and the other archives")
     return Path(REAL_DATA)
 
 
 @pytest.fixture
 def graph() -> Data:
-    """Seven nodes: a triangle with a tail, a pair, and an isolated node."""
+    """Return seven nodes: a triangle with a tail, a separate edge, and an isolated node."""
     pairs = torch.tensor([[0, 0, 1, 2, 4], [1, 2, 2, 3, 5]])
     generator = torch.Generator().manual_seed(0)
     return Data(
@@ -55,7 +91,7 @@ def graph() -> Data:
 
 @pytest.fixture
 def cycle() -> Data:
-    """Twelve nodes in a ring: without self-loops, the eigenvalues of its normalised adjacency are cos(2 pi j / 12)."""
+    """Return a cycle of twelve nodes; its normalized adjacency matrix has the eigenvalues cos(2 pi j / 12)."""
     nodes = torch.arange(12)
     pairs = torch.stack([nodes, nodes.roll(1)])
     return Data(x=torch.ones(12, 3), edge_index=torch.cat([pairs, pairs.flip(0)], dim=1)).coalesce()
@@ -63,7 +99,7 @@ def cycle() -> Data:
 
 @pytest.fixture
 def sbm() -> Data:
-    """A graph large enough to train on in a second."""
+    """Return a graph on which training takes a second."""
     return ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)
 
 
@@ -74,7 +110,7 @@ def split(sbm: Data) -> ep.splits.Split:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Call the command line as a shell would: exit status, standard output, standard error."""
+    """Return a function that runs the command line and returns exit status, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 

@@ -11,20 +11,20 @@ import edgeproof as ep
 from edgeproof.budget import BudgetExceededError
 
 
-def test_the_two_counting_rules(graph: Data) -> None:
-    """A triangle 0 1 2 with a tail to 3, a pair 4 5, and node 6 alone."""
+def test_total_of_both_counting_rules(graph: Data) -> None:
+    """The graph is a triangle 0 1 2 with a tail to 3, an edge 4 5, and the isolated node 6."""
     nodes = torch.tensor([0, 3, 6])
     assert ep.Budget.from_epsilon(graph, nodes, 1.0).total == 3
     # Degrees 2, 1 and 0.
     assert ep.Budget.from_epsilon(graph, nodes, 2.0, count="half_degree").total == 3
     assert ep.Budget.from_epsilon(graph, nodes, 0.0).total == 0
-    everyone = torch.arange(7)
-    assert ep.Budget.from_epsilon(graph, everyone, 1.0).total == 5
-    assert ep.Budget.from_epsilon(graph, everyone, 1.0, count="half_degree").total == 5
+    all_nodes = torch.arange(7)
+    assert ep.Budget.from_epsilon(graph, all_nodes, 1.0).total == 5
+    assert ep.Budget.from_epsilon(graph, all_nodes, 1.0, count="half_degree").total == 5
     assert ep.Budget.from_epsilon(graph, torch.tensor([6]), 5.0).total == 0
 
 
-def test_local_budgets_from_degrees_or_by_hand(graph: Data) -> None:
+def test_local_budgets_from_factor_or_tensor(graph: Data) -> None:
     nodes = torch.tensor([0])
     half = ep.Budget.from_epsilon(graph, nodes, 1.0, local=0.5)
     assert half.local is not None
@@ -42,7 +42,7 @@ def test_local_budgets_from_degrees_or_by_hand(graph: Data) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10_000), epsilon=st.floats(0, 3))
-def test_totals_by_plain_counting(seed: int, epsilon: float) -> None:
+def test_total_matches_brute_force_count(seed: int, epsilon: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     upper = (torch.rand(9, 9, generator=generator) < 0.4).triu(1)
     data = Data(x=torch.zeros(9, 1), edge_index=(upper | upper.T).nonzero().T.contiguous())
@@ -57,15 +57,15 @@ def test_totals_by_plain_counting(seed: int, epsilon: float) -> None:
 @pytest.mark.parametrize(
     ("flips", "message"),
     [
-        ([[0, 1, 2], [1, 2, 3]], "the budget is 2 flips in all, got 3"),
-        ([[0, 1], [1, 0]], "flipped once or not at all, got 1 repeated"),
+        ([[0, 1, 2], [1, 2, 3]], "the budget is 2 flips in total, got 3"),
+        ([[0, 1], [1, 0]], "flipped at most once, got 1 repeated"),
         ([[0, 0], [1, 2]], "node 0 has a budget of 1, got 2 flips at it"),
         ([[3, 1], [1, 3]], "got 1 repeated"),
         ([[3], [1]], "node 3 has a budget of 0, got 1 flips at it"),
-        ([[3, 0], [2, 2]], "node 2 has a budget of 1, got 2 flips at it; 1 more nodes exceed theirs"),
+        ([[3, 0], [2, 2]], "node 2 has a budget of 1, got 2 flips at it; 1 more nodes exceed their budget"),
     ],
 )
-def test_a_check_says_what_breaks_where_and_by_how_much(flips: list[list[int]], message: str) -> None:
+def test_check_reports_exceeded_budgets(flips: list[list[int]], message: str) -> None:
     budget = ep.Budget(2, torch.tensor([1, 1, 1, 0]))
     with pytest.raises(BudgetExceededError, match=message):
         budget.check(torch.tensor(flips))
@@ -79,17 +79,17 @@ def test_a_check_says_what_breaks_where_and_by_how_much(flips: list[list[int]], 
         (torch.tensor([1, 2]), r"int64 tensor of shape \[2, pairs\]"),
     ],
 )
-def test_a_check_refuses_what_are_no_pairs(flips: torch.Tensor, message: str) -> None:
+def test_check_rejects_invalid_pairs(flips: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ep.Budget(5, torch.tensor([1, 1, 1, 0])).check(flips)
 
 
-def test_numbers_of_numpy_are_numbers(graph: Data) -> None:
+def test_numpy_numbers_are_accepted(graph: Data) -> None:
     assert ep.Budget(np.int64(3)).total == 3
     assert ep.Budget.from_epsilon(graph, torch.arange(7), np.float32(1.0)).total == 5
 
 
-def test_what_fits_passes_and_is_deducted() -> None:
+def test_remaining_budget_after_flips() -> None:
     budget = ep.Budget(3, torch.tensor([1, 2, 1, 0]))
     flips = torch.tensor([[0, 1], [1, 2]])
     budget.check(flips)
@@ -103,18 +103,21 @@ def test_what_fits_passes_and_is_deducted() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda data: ep.Budget(-1), "total to be a whole number >= 0, got -1"),
-        (lambda data: ep.Budget(1.5), "whole number"),
+        (lambda data: ep.Budget(-1), "total to be an integer >= 0, got -1"),
+        (lambda data: ep.Budget(1.5), "total to be an integer >= 0, got 1.5"),
         (lambda data: ep.Budget(1, torch.tensor([0.5])), "1-D int64 tensor"),
         (lambda data: ep.Budget(1, torch.tensor([1, -2])), "got -2 at node 1"),
         (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), -0.1), "epsilon to be a finite number >= 0"),
         (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), float("nan")), "epsilon to be a finite number"),
         (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, count="incidnt"), "did you mean 'incident'"),
         (lambda data: ep.Budget.from_epsilon(data, torch.tensor([], dtype=torch.long), 0.1), "at least one node"),
-        (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=-1.0), "local as a factor >= 0"),
+        (
+            lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=-1.0),
+            "local as a finite number >= 0",
+        ),
         (lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=torch.tensor([1])), "shape .7."),
     ],
 )
-def test_bad_budgets_are_refused(make: object, message: str, graph: Data) -> None:
+def test_invalid_budgets_raise(make: object, message: str, graph: Data) -> None:
     with pytest.raises(ValueError, match=message):
         make(graph)  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Every Python block of the README and the docs runs."""
+"""Documentation: Python blocks run, and generated pages and numbers match the stored results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-
-import edgeproof as ep
-from edgeproof.evaluation.result import Result
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.experiments.origins import of_several_models
 from edgeproof.experiments.paper import training_of
 from edgeproof.experiments.render import page as page_of_tables
 from edgeproof.experiments.render import title_of
+
+import edgeproof as ep
+from edgeproof.evaluation.result import Result
+from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
 from edgeproof.training import PRESETS
 from edgeproof.training.self_training import model_summary
 
@@ -28,18 +28,18 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", [name for name, blocks in PAGES.items() if blocks])
-def test_the_blocks_of_a_page_run_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "example"}
     for number, block in enumerate(PAGES[page]):
         exec(compile(block, f"{page}, block {number}", "exec", dont_inherit=True), names)
 
 
-def test_there_are_blocks() -> None:
+def test_documentation_has_python_blocks() -> None:
     assert sum(map(len, PAGES.values())) >= 8
 
 
-def test_the_readmes_table_is_that_of_the_store() -> None:
+def test_readme_table_matches_stored_results() -> None:
     cells = {
         (cell.paper.row.model, training_of(cell.paper.row)): cell
         for cell in compare(find("citeseer"), Store(ROOT / "results" / "experiments")).cells
@@ -59,29 +59,29 @@ def test_the_readmes_table_is_that_of_the_store() -> None:
     assert f"evaluated so, ours has {cells['GPRGNN', 'LRBCD 0.2'].ours['as_released']}." in readme
 
 
-def test_the_page_of_tables_is_that_of_the_store() -> None:
+def test_reproduction_page_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
     shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], of_several_models(store))
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce --page"
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce show --page"
 
 
-def test_the_page_of_figures_says_what_the_store_has() -> None:
+def test_figures_page_matches_stored_results() -> None:
     store, page = Store(ROOT / "results" / "experiments"), (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     for figure in FIGURES:
         measures = figure.measures()
         there = sum(store.get(measure.identity) is not None for measure in measures)
-        told = f"`edgeproof reproduce {figure.label}`: {there} of {len(measures)} measurements are there."
-        assert told in page, "edgeproof reproduce --figure-page"
+        told = f"`edgeproof reproduce run {figure.label}`: {there} of {len(measures)} measurements are there."
+        assert told in page, "edgeproof reproduce figures --page"
 
 
 @pytest.mark.parametrize("name", ["certificates", "transductive"])
-def test_pages_of_benchmarks_are_those_of_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_pages_match_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module(name)
     assert benchmark.PAGE.read_text(encoding="utf-8") == benchmark.page(), f"rendered by benchmarks/{name}.py"
 
 
-def test_how_many_figures_are_apart_is_what_the_store_says() -> None:
+def test_number_of_differing_cells_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
     tables = [compare(table, store) for table in TABLES]
     said = {}
@@ -102,7 +102,7 @@ def test_how_many_figures_are_apart_is_what_the_store_says() -> None:
     assert f"in {apart} of the {run} cells that have been run `as_released`, and in {strictly} of them `strict`" in page
 
 
-def test_the_figures_of_the_preset_are_of_the_preset() -> None:
+def test_documented_preset_numbers_match_stored_results() -> None:
     files = sorted((ROOT / "results" / "robust_training").glob("options-citeseer-sturdy-strict-[0-9].json"))
     preset = PRESETS["sturdy"]
     assert len(files) == 10

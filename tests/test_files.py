@@ -9,7 +9,7 @@ from edgeproof._files import check_writable, replacing
 from edgeproof._names import look_up, unknown_name
 
 
-def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+def test_replacing_keeps_old_file_after_an_exception(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "note.txt"
     with replacing(target) as temporary:
         temporary.write_text("old")
@@ -25,8 +25,8 @@ def test_a_failure_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["note.txt"]
 
 
-def test_the_new_file_takes_the_place_of_the_old_in_one_step(tmp_path: Path) -> None:
-    """A second name of the old file keeps the old content: it was replaced, not overwritten."""
+def test_replacing_is_atomic(tmp_path: Path) -> None:
+    """A hard link to the old file keeps its content: the file was replaced, not overwritten."""
     target = tmp_path / "note.txt"
     target.write_text("old")
     os.link(target, tmp_path / "other-name")
@@ -36,7 +36,7 @@ def test_the_new_file_takes_the_place_of_the_old_in_one_step(tmp_path: Path) -> 
     assert (tmp_path / "other-name").read_text() == "old"
 
 
-def test_files_are_as_readable_as_the_user_wants(tmp_path: Path) -> None:
+def test_replacing_respects_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         with replacing(tmp_path / "note.txt") as temporary:
@@ -46,12 +46,12 @@ def test_files_are_as_readable_as_the_user_wants(tmp_path: Path) -> None:
     assert (tmp_path / "note.txt").stat().st_mode & 0o777 == 0o640
 
 
-def test_unwritable_places_are_named(tmp_path: Path) -> None:
+def test_check_writable_rejects_folders(tmp_path: Path) -> None:
     check_writable(tmp_path / "new" / "file")
     with pytest.raises(ValueError, match="expected a file to write, got the folder"):
         check_writable(tmp_path)
 
 
-def test_names_far_from_all_known_ones_get_no_suggestion() -> None:
+def test_unknown_name_without_close_match_gives_no_suggestion() -> None:
     assert str(unknown_name("model", "zzz", ["GCN"])) == "unknown model 'zzz'. Known: GCN"
     assert look_up("model", "GCN", {"GCN": 1}) == 1

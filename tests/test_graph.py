@@ -12,39 +12,37 @@ from edgeproof.graph import num_edges
 from edgeproof.propagation import EdgeGradientEngine
 
 
-def test_a_sound_graph_passes(graph: Data) -> None:
+def test_check_data_accepts_a_valid_graph(graph: Data) -> None:
     ep.check_data(graph)
     assert num_edges(graph) == 5
     assert ep.num_classes(graph) == 3
 
 
-def test_isolated_nodes_and_no_edges_are_fine(graph: Data) -> None:
+def test_check_data_accepts_graphs_without_edges(graph: Data) -> None:
     graph.edge_index = torch.empty(2, 0, dtype=torch.long)
     ep.check_data(graph)
 
 
-def test_classes_may_be_unknown_but_not_of_nodes_that_count(graph: Data) -> None:
+def test_target_nodes_must_be_labelled(graph: Data) -> None:
     graph.y = torch.tensor([0, 1, -1, 0, 0, 0, -1])
     ep.check_data(graph)
     model, nodes = ep.models.build("GCN", graph.num_features, 2, seed=0), torch.tensor([0, 2, 6])
-    asked = (
+    calls = (
         lambda: ep.evaluation.clean_accuracy(model, graph, nodes),
         lambda: ep.attacks.PRBCD()(model, graph, nodes, ep.Budget(1)),
         lambda: EdgeGradientEngine(model, graph, nodes),
     )
-    for ask in asked:
-        with pytest.raises(
-            ValueError, match="expected nodes whose class is known, got 2 with label -1, such as node 2"
-        ):
-            ask()
-    # Whoever says which labels to attack may attack them.
+    for call in calls:
+        with pytest.raises(ValueError, match="expected labelled nodes, got 2 with label -1, such as node 2"):
+            call()
+    # Attacks accept explicit labels instead.
     result = ep.attacks.PRBCD(steps=2, fine_tune_steps=1)(
         model, graph, nodes, ep.Budget(1), labels=torch.tensor([0, 1, 0]), progress=False
     )
     assert result.flips.size(1) <= 1
 
 
-def test_labels_are_optional_where_they_are_not_needed(graph: Data) -> None:
+def test_check_data_without_labels(graph: Data) -> None:
     graph.y = None
     ep.check_data(graph, labels=False)
 
@@ -76,10 +74,13 @@ BAD = {
     "no nodes": (set_x(torch.zeros(0, 2)), "at least one node"),
     "no features at all": (set_x(torch.zeros(7, 0)), "one feature, got features x of shape"),
     "too few weights": (lambda data: setattr(data, "edge_weight", torch.ones(3)), "edge_weight with one row per edge"),
-    "attributes that are no tensor": (lambda data: setattr(data, "edge_attr", "x"), "edge_attr with one row per edge"),
+    "attributes that are not a tensor": (
+        lambda data: setattr(data, "edge_attr", "x"),
+        "edge_attr with one row per edge",
+    ),
     "NaN": (set_x(features_with(float("nan"))), "NaN or Inf at 1 nodes, such as node 3"),
     "Inf": (set_x(features_with(float("-inf"))), "NaN or Inf"),
-    "no edges tensor": (set_edges(None), r"edge_index of shape \[2, edges\], got none"),
+    "no edges tensor": (set_edges(None), r"edge_index of shape \[2, edges\], got None"),
     "one row of edges": (set_edges(torch.zeros(1, 4, dtype=torch.long)), r"of shape \[1, 4\]"),
     "int32 edges": (set_edges(torch.tensor([[0, 1], [1, 0]], dtype=torch.int32)), "int64 edge_index"),
     "id too large": (set_edges(torch.tensor([[0, 9], [9, 0]])), "between 0 and 6, got 9"),
@@ -92,26 +93,29 @@ BAD = {
     "no labels": (set_y(None), "expected a class label per node"),
     "float labels": (set_y(torch.zeros(7)), r"int64 labels y of shape \[7\]"),
     "too few labels": (set_y(torch.tensor([0, 1])), r"int64 labels y of shape \[7\], got torch.int64 of shape \[2\]"),
-    "negative label": (set_y(torch.tensor([0, 1, -2, 0, 0, 0, 0])), "labels from 0, or -1 .* not known, got -2"),
+    "negative label": (
+        set_y(torch.tensor([0, 1, -2, 0, 0, 0, 0])),
+        "labels from 0, or -1 for unlabelled nodes, got -2",
+    ),
     "one known class": (set_y(torch.tensor([0, -1, -1, 0, 0, 0, 0])), "at least two classes in y, got 1"),
     "one class": (set_y(torch.zeros(7, dtype=torch.long)), "at least two classes in y, got 1"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_does_not_fit_raises_and_says_why(graph: Data, case: str) -> None:
+def test_check_data_rejects_invalid_graphs(graph: Data, case: str) -> None:
     damage, message = BAD[case]
     damage(graph)
     with pytest.raises(ValueError, match=message):
         ep.check_data(graph)
 
 
-def test_weights_of_one_are_no_weights(graph: Data) -> None:
+def test_check_data_accepts_edge_weights_of_one(graph: Data) -> None:
     graph.edge_weight = torch.ones(10)
     ep.check_data(graph)
 
 
-def test_only_data_is_a_graph() -> None:
+def test_check_data_rejects_other_types() -> None:
     with pytest.raises(TypeError, match=r"expected a torch_geometric\.data\.Data, got dict"):
         ep.check_data({})  # type: ignore[arg-type]
 
@@ -126,12 +130,12 @@ def test_only_data_is_a_graph() -> None:
         ([1, 2], "got list"),
     ],
 )
-def test_bad_nodes_raise(graph: Data, nodes: object, message: str) -> None:
+def test_check_nodes_rejects_invalid_nodes(graph: Data, nodes: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_nodes(nodes, graph)  # type: ignore[arg-type]
 
 
-def test_flipping_pairs_twice_gives_the_graph_back(graph: Data) -> None:
+def test_flip_pairs_is_an_involution(graph: Data) -> None:
     flips = torch.tensor([[0, 5, 2], [1, 6, 1]])
     flipped = ep.graph.flip_pairs(graph, flips)
     ep.check_data(flipped)

@@ -50,7 +50,7 @@ def test_loading_missing_file_raises(tmp_path: Path) -> None:
 def test_loading_other_file_raises(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         ep.load(path)
 
 
@@ -65,7 +65,7 @@ def test_loading_truncated_file_raises(tmp_path: Path) -> None:
 def test_loading_foreign_safetensors_file_raises(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="but not one of edgeproof's"):
+    with pytest.raises(ValueError, match="that edgeproof did not write"):
         ep.load(path)
     serialization.write_tensors(path, {"weight": torch.zeros(3)}, {"some": "header"})
     with pytest.raises(ValueError, match=r"expected a file written by edgeproof\.save, got .* without a model"):

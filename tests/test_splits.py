@@ -30,33 +30,34 @@ def edges(data: Data, node_ids: torch.Tensor) -> set[tuple[int, int]]:
     share=st.floats(0.01, 0.3),
     rule=st.sampled_from(["released", "released_gprgnn_training"]),
 )
-def test_inductive_splits_are_sound(seed: int, train: int, val: int, share: float, rule: str) -> None:
+def test_inductive_split_is_disjoint_stratified_and_leak_free(
+    seed: int, train: int, val: int, share: float, rule: str
+) -> None:
     data = ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, seed=3)
     split = inductive(data, seed, train_per_class=train, val_per_class=val, test_share=share, rule=rule)
     parts = {stage: ids(split, stage) for stage in ("train", "val", "test")}
     parts["unlabeled"] = set(split.train.ids[split.train.unlabeled].tolist())
 
-    # Disjoint, and together everyone.
+    # The parts are disjoint and cover all nodes.
     assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 200
-    # Stratified.
     for label in (0, 1):
         of_label = set((data.y == label).nonzero().flatten().tolist())
         assert len(parts["train"] & of_label) == train
         assert len(parts["val"] & of_label) == val
         assert len(parts["test"] & of_label) == int(np.ceil(share * len(of_label)))
-    # Each stage sees exactly the edges among its nodes: nothing of later stages leaks.
+    # Each view is the induced subgraph of its stage, without nodes of later stages.
     assert set(split.train.ids.tolist()) == parts["train"] | parts["unlabeled"]
     assert set(split.val.ids.tolist()) == parts["train"] | parts["unlabeled"] | parts["val"]
-    everything = edges(data, torch.arange(200))
+    all_edges = edges(data, torch.arange(200))
     for view in (split.train, split.val, split.test):
-        seen = set(view.ids.tolist())
-        assert edges(view.data, view.ids) == {(u, v) for u, v in everything if u in seen and v in seen}
+        present = set(view.ids.tolist())
+        assert edges(view.data, view.ids) == {(u, v) for u, v in all_edges if u in present and v in present}
         assert torch.equal(view.data.x, data.x[view.ids])
         assert torch.equal(view.data.y, data.y[view.ids])
         ep.check_data(view.data)
 
 
-def test_nodes_of_unknown_class_are_unlabelled_and_never_count(sbm: Data) -> None:
+def test_unlabelled_nodes_are_only_used_without_labels(sbm: Data) -> None:
     sbm.y[::5] = -1
     for split in (inductive(sbm), transductive(sbm)):
         for view in (split.train, split.val, split.test):
@@ -66,25 +67,24 @@ def test_nodes_of_unknown_class_are_unlabelled_and_never_count(sbm: Data) -> Non
     part = torch.arange(200) % 3
     for number, name in enumerate(("training", "validation", "test")):
         data = sbm.clone()
-        # Only those of one part.
         data.y = torch.where(part == number, sbm.y, sbm.y.clamp(min=0))
         data.train_mask, data.val_mask, data.test_mask = part == 0, part == 1, part == 2
-        with pytest.raises(ValueError, match=f"expected {name} nodes whose class is known, got 1[34] with label -1"):
+        with pytest.raises(ValueError, match=f"expected labelled {name} nodes, got 1[34] with label -1"):
             provided(data)
 
 
-def test_the_same_seed_gives_the_same_split(sbm: Data) -> None:
+def test_splits_are_deterministic_given_seed(sbm: Data) -> None:
     assert inductive(sbm, 4).fingerprint == inductive(sbm, 4).fingerprint
     assert inductive(sbm, 4).fingerprint != inductive(sbm, 5).fingerprint
     assert torch.equal(inductive(sbm, 4).test.nodes, inductive(sbm, 4).test.nodes)
 
 
-def test_released_draws_follow_the_released_order(sbm: Data) -> None:
-    """Drawn again, step by step, from the description of the released code."""
-    for rule, draws_before in (("released", 0), ("released_gprgnn_training", 11)):
+def test_released_rules_reproduce_the_released_code(sbm: Data) -> None:
+    """Compare with a step-by-step reimplementation."""
+    for rule, num_draws in (("released", 0), ("released_gprgnn_training", 11)):
         split = inductive(sbm, 5, rule=rule)
         random = np.random.RandomState(5)
-        for _ in range(draws_before):
+        for _ in range(num_draws):
             random.uniform()
         train, val, test = [], [], []
         for label in (0, 1):
@@ -98,7 +98,7 @@ def test_released_draws_follow_the_released_order(sbm: Data) -> None:
             assert view.ids[view.nodes].tolist() == np.array(part)[random.permutation(len(part))].tolist()
 
 
-def test_transductive_splits_see_everything(sbm: Data) -> None:
+def test_transductive_views_share_the_whole_graph(sbm: Data) -> None:
     split = transductive(sbm, 2)
     assert (len(ids(split, "train")), len(ids(split, "val")), len(ids(split, "test"))) == (40, 40, 120)
     assert not ids(split, "train") & ids(split, "val")
@@ -108,7 +108,7 @@ def test_transductive_splits_see_everything(sbm: Data) -> None:
         assert torch.equal(view.data.edge_index, sbm.edge_index)
 
 
-def test_provided_splits_follow_the_masks(sbm: Data) -> None:
+def test_provided_splits_use_the_masks(sbm: Data) -> None:
     fold = torch.arange(200) % 5
     sbm.train_mask = torch.stack([fold == 0, fold == 1], dim=1)
     sbm.val_mask = torch.stack([fold == 1, fold == 2], dim=1)
@@ -126,15 +126,15 @@ def test_provided_splits_follow_the_masks(sbm: Data) -> None:
         provided(sbm)
 
 
-def test_data_without_a_test_mask_asks_before_testing_on_validation_nodes(sbm: Data) -> None:
-    with pytest.raises(ValueError, match="expected data with test_mask, got none; test_on_val=True"):
+def test_missing_test_mask_requires_test_on_val(sbm: Data) -> None:
+    with pytest.raises(ValueError, match="expected data with test_mask, got None; test_on_val=True"):
         provided(sbm)
     split = provided(sbm, test_on_val=True)
     assert ids(split, "test") == ids(split, "val")
     assert "tested on val" in split.rule
 
 
-def test_views_move_to_a_device_together(split: Split) -> None:
+def test_split_to_device(split: Split) -> None:
     moved = split.to("cpu")
     assert moved.fingerprint == split.fingerprint
     assert moved.train.data is not split.train.data
@@ -143,20 +143,20 @@ def test_views_move_to_a_device_together(split: Split) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"train_per_class": 0}, "at least 1 node per class"),
-        ({"train_per_class": 2.5}, "at least 1 node per class, a whole number"),
+        ({"train_per_class": 0}, "train_per_class to be an integer >= 1, got 0"),
+        ({"train_per_class": 2.5}, "train_per_class to be an integer >= 1, got 2.5"),
         ({"test_share": 0.0}, "0 < test_share < 1"),
         ({"test_share": 1.0}, "0 < test_share < 1"),
         ({"train_per_class": 90}, r"nodes of each class \(90 training, 20 validation"),
         ({"rule": "relesed"}, "unknown rule 'relesed': did you mean 'released'"),
     ],
 )
-def test_impossible_splits_raise(sbm: Data, options: dict[str, object], message: str) -> None:
+def test_invalid_split_arguments_raise(sbm: Data, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         inductive(sbm, **options)  # type: ignore[arg-type]
 
 
-def test_bad_masks_raise(sbm: Data) -> None:
+def test_invalid_masks_raise(sbm: Data) -> None:
     sbm.test_mask = torch.ones(200)
     with pytest.raises(ValueError, match="boolean test_mask"):
         provided(sbm)
@@ -167,8 +167,8 @@ def test_bad_masks_raise(sbm: Data) -> None:
         provided(sbm, setting="deductive")
 
 
-def test_the_split_drift_of_the_released_code_is_what_was_measured(real_data: Path) -> None:
-    """Of the "test" nodes that GPRGNN was evaluated on, most had been training or validation nodes."""
+def test_leakage_of_released_gprgnn_splits_on_citeseer(real_data: Path) -> None:
+    """Most test nodes of the released GPRGNN evaluation were in its training or validation graph."""
     data = ep.datasets.load("citeseer", real_data)
     for seed in (0, 1, 5):
         tested = ids(inductive(data, seed), "test")
@@ -183,7 +183,7 @@ def test_the_split_drift_of_the_released_code_is_what_was_measured(real_data: Pa
         assert 0.205 <= share["test"] <= 0.275
 
 
-def test_strict_splits_are_checked_for_leaks(sbm: Data) -> None:
+def test_strict_protocol_has_no_leaks(sbm: Data) -> None:
     strict = ep.splits.by_protocol(sbm, 3, model="GPRGNN")
     assert strict.fingerprint == ep.splits.inductive(sbm, 3).fingerprint
     strict.check_unseen()
@@ -206,13 +206,13 @@ def test_strict_splits_are_checked_for_leaks(sbm: Data) -> None:
         ep.splits.by_protocol(sbm, model="GCN", protocol="strikt")
 
 
-def test_protocols_draw_as_many_nodes_as_asked_for(sbm: Data) -> None:
+def test_by_protocol_respects_per_class(sbm: Data) -> None:
     for protocol in ("strict", "as_released"):
         split = ep.splits.by_protocol(sbm, 3, model="GPRGNN", protocol=protocol, per_class=5)
         assert split.train.nodes.numel() == split.val.nodes.numel() == 5 * int(sbm.y.max() + 1)
 
 
-def test_a_leak_in_a_strict_split_is_an_error(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_protocol_raises_on_leak(sbm: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ep.splits.transductive(sbm, 3)
     monkeypatch.setattr("edgeproof.splits.inductive", lambda *_, **__: whole)
     with pytest.raises(ep.splits.LeakError):

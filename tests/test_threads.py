@@ -1,4 +1,4 @@
-"""Whoever says how many threads there may be is obeyed."""
+"""Number of threads of torch and Numba."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ep.certificates.SparseSmoothing(p_add=0.01, p_del=0.4).certify(model, data, torc
 
 
 @pytest.mark.parametrize("use", ["", KERNEL, CERTIFICATE], ids=["import", "kernel", "certificate"])
-def test_numba_leaves_torch_its_threads(use: str) -> None:
+def test_numba_does_not_change_torch_threads(use: str) -> None:
     program = f"""
 import torch
 import edgeproof as ep

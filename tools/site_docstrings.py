@@ -1,7 +1,7 @@
-"""Docstrings are reStructuredText; the site is Markdown. What the docstrings use of the one becomes the other.
+"""Griffe extension that converts reStructuredText docstrings to Markdown.
 
-Converted are ``:math:`` and ``.. math::``, references such as ``:class:`~a.b.C```, and examples that begin with ``>>>``. Double
-backticks mean the same in both. Sections (Args, Returns, Raises) are left to mkdocstrings.
+It converts ``:math:`` and ``.. math::``, references such as ``:class:`~a.b.C```, and examples that begin with ``>>>``. Sections
+(Args, Returns, Raises) are left to mkdocstrings.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _EXAMPLE = re.compile(r"^(?P<indent> *)>>> .*\n?(?:(?P=indent)\S.*\n?)*", re.MUL
 
 
 def to_markdown(text: str, resolve: Resolve) -> str:
-    r"""A docstring as Markdown.
+    r"""Convert a docstring to Markdown.
 
     Args:
-        text: the docstring, without its common indentation.
-        resolve: the full path that a name stands for where the docstring is, or none.
+        text: Docstring without its common indentation.
+        resolve: Function that returns the full path of a name in the scope of the docstring, or None.
 
     >>> to_markdown(":math:`x` as in :func:`~a.f`, see ``y``.", lambda name: name)
     '$`x`$ as in <autoref identifier="a.f" optional><code>f</code></autoref>, see ``y``.'
     """
-    # Examples first, and apart: nothing in them means anything but itself.
+    # Split off examples first, because their text must not be converted.
     parts, done = [], 0
     for example in _EXAMPLE.finditer(text):
         parts += [_prose(text[done : example.start()], resolve), _fence(example["indent"], "pycon", example[0])]
@@ -66,12 +66,12 @@ def _reference(content: str, resolve: Resolve) -> str:
     path = resolve(name)
     if path is None:
         return f"`{title}`"
-    # Optional: what has no page of its own stays plain text, and is no error.
+    # Optional: a name without a page stays plain text.
     return f'<autoref identifier="{escape(path)}" optional><code>{escape(title)}</code></autoref>'
 
 
 def _canonical(scope: griffe.Object, name: str) -> str | None:
-    """Where that member was defined, which is what the page of a name re-exported elsewhere answers to, too."""
+    """Return the path where a member is defined; re-exported names link to it."""
     try:
         path: str = scope[name].canonical_path
     except (KeyError, griffe.AliasResolutionError):
@@ -80,7 +80,7 @@ def _canonical(scope: griffe.Object, name: str) -> str | None:
 
 
 def resolver(obj: griffe.Object) -> Resolve:
-    """Names as they are understood in the docstring of ``obj``: full paths, or members of it, its class or its module."""
+    """Return a function that resolves names in the docstring of ``obj``: full paths, or members of its scopes."""
 
     def resolve(name: str) -> str | None:
         scope: griffe.Object | None = obj
@@ -97,10 +97,10 @@ def resolver(obj: griffe.Object) -> Resolve:
 
 
 class RestructuredText(griffe.Extension):
-    """Griffe's hook: converts every docstring of a package once it is loaded."""
+    """Griffe extension that converts every docstring of a loaded package."""
 
     def on_class(self, *, cls: griffe.Class, loader: griffe.GriffeLoader, **kwargs: Any) -> None:
-        """Give named tuples the constructor that their fields make, as Griffe does for dataclasses."""
+        """Add the constructor of a named tuple, as Griffe does for dataclasses."""
         if not any(str(base) == "NamedTuple" for base in cls.bases) or "__init__" in cls.members:
             return
         keyword = griffe.ParameterKind.positional_or_keyword

@@ -1,8 +1,9 @@
-"""What MkDocs calls while it builds: formulas, and the pages that are made from other files."""
+"""MkDocs hooks: formulas, and pages generated from other files."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).resolve().parent.parent
-# Pages that no file of docs/ holds, so that nothing is written twice.
+# Pages without a file in docs/.
 GENERATED = ("index.md", "changelog.md", "reference/cli.md")
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -22,7 +23,7 @@ _MARKUP = re.compile(r"\[bold\](.*?)\[/\]", re.DOTALL)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Teach Markdown formulas, in pages and in docstrings."""
+    """Enable formulas in pages and docstrings."""
     config.markdown_extensions.append(MathExtension())
     return config
 
@@ -43,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def from_root(text: str) -> str:
-    """Text of a file beside docs/ as a page of docs/: its links lead to the same pages from there.
+    """Convert a file of the repository root to a page of docs/ by adapting its links.
 
     >>> from_root("[a](docs/a.md), [log](CHANGELOG.md), [b](https://b.org)")
     '[a](a.md), [log](changelog.md), [b](https://b.org)'
@@ -57,23 +58,31 @@ def from_root(text: str) -> str:
 
 
 def command_line() -> str:
-    """The verbs and options of the command line, from the commands themselves."""
+    """Return the reference page of the command line, generated from the commands."""
     import typer
 
-    from edgeproof.cli.app import app
+    from edgeproof.cli.app import SUMMARY, app
 
-    group: Any = typer.main.get_command(app)
-    lines = ["# Command line", "", group.help, "", "`edgeproof VERB --help` says the same in a terminal.", ""]
-    for name, command in group.commands.items():
-        lines += [f"## edgeproof {name}", "", plain(command.help or ""), ""]
+    lines = ["# Command line", "", SUMMARY, "", "`edgeproof COMMAND --help` prints the same in a terminal.", ""]
+    for name, command in _commands("edgeproof", typer.main.get_command(app)):
+        lines += [f"## {name}", "", plain(command.help or ""), ""]
         options = [option for option in command.params if option.name != "help"]
         if options:
             lines += ["| option | meaning | default |", "|---|---|---|", *map(_row, options), ""]
     return "\n".join(lines)
 
 
+def _commands(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every command of a group and its subgroups, with its full name."""
+    for name in group.commands:
+        command = group.load(name) if hasattr(group, "load") else group.commands[name]
+        yield f"{prefix} {name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(f"{prefix} {name}", command)
+
+
 def plain(help_text: str) -> str:
-    """Rich's markup as Markdown.
+    """Convert Rich markup to Markdown.
 
     >>> plain("Try: [bold]edgeproof demo[/]")
     'Try: `edgeproof demo`'
@@ -89,6 +98,7 @@ def _row(option: Any) -> str:
     elif default is None or default is False or default == []:
         shown = ""
     else:
-        shown = ", ".join(f"`{one}`" for one in (default if isinstance(default, (list, tuple)) else [default]))
+        values = default if isinstance(default, (list, tuple)) else [default]
+        shown = ", ".join(f"`{value}`" for value in values)
     cells = [names, plain(option.help or ""), shown]
     return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"

@@ -1,6 +1,6 @@
-"""Formulas as MathML, which browsers show by themselves: no script, no font, no network.
+"""Formulas as MathML, which browsers render without scripts, fonts or network.
 
-In Markdown, as GitHub writes them: ``$`x_i`$`` within a line, and a fenced block of language ``math``.
+Markdown syntax as on GitHub: ``$`x_i`$`` within a line, and a fenced block of language ``math``.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
-_INLINE = r"(?<!`)\$`([^`]+)`\$(?!`)"  # not where a code span shows how it is written
+_INLINE = r"(?<!`)\$`([^`]+)`\$(?!`)"  # not inside a code span
 _BLOCK = re.compile(r"^(?P<indent> *)```math\n(?P<tex>.*?)\n(?P=indent)```$", re.MULTILINE | re.DOTALL)
-# A command that latex2mathml lacks, and how it leaves those behind.
+# A command that latex2mathml lacks, and its output for unknown commands.
 _ARG = re.compile(r"\\arg\b")
 _UNKNOWN = re.compile(r">(\\[A-Za-z]+)<")
-# Before code spans (190), and before fences (25) but after whitespace is put in order (30).
+# Before code spans (190); before fences (25) but after whitespace normalization (30).
 _INLINE_PRIORITY, _BLOCK_PRIORITY = 195, 27
 
 
 def to_mathml(tex: str, *, block: bool = False) -> str:
-    r"""One formula.
+    r"""Convert one formula to MathML.
 
     >>> to_mathml(r"\gamma_k").partition("<mrow>")[2]
     '<msub><mi>&#x003B3;</mi><mi>k</mi></msub></mrow></math>'
     """
-    found: str = convert(
+    mathml: str = convert(
         _ARG.sub(r"\\operatorname{arg}", " ".join(tex.split())), display="block" if block else "inline"
     )
-    unknown = _UNKNOWN.search(found)
+    unknown = _UNKNOWN.search(mathml)
     if unknown:
-        raise ValueError(f"expected LaTeX that MathML can be made of, got {unknown[1]} in {tex!r}")
-    return f'<div class="formula">{found}</div>' if block else found
+        raise ValueError(f"expected LaTeX supported by latex2mathml, got {unknown[1]} in {tex!r}")
+    return f'<div class="formula">{mathml}</div>' if block else mathml
 
 
 class _Inline(InlineProcessor):
@@ -53,7 +53,7 @@ class _Block(Preprocessor):
 
 
 class MathExtension(Extension):
-    """Python-Markdown's hook for both."""
+    """Python-Markdown extension for inline and block formulas."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         md.inlinePatterns.register(_Inline(_INLINE, md), "mathml", _INLINE_PRIORITY)

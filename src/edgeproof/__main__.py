@@ -1,4 +1,4 @@
-"""The command line, where its script is not on the path: ``python -m edgeproof``."""
+"""Entry point of ``python -m edgeproof``."""
 
 from edgeproof.cli import main
 

@@ -111,18 +111,16 @@ def check_not_caching(model: object) -> None:
 
 
 def check_data(data: Data, *, labels: bool = True) -> None:
-    """Raise unless ``data`` is a simple undirected graph with sound features (and labels).
-
-    Every entry point of the library calls this first, so that a bad graph costs seconds, not hours.
+    """Raise unless ``data`` is a simple undirected graph with finite features and valid labels.
 
     Args:
-        data: the graph.
-        labels: whether ``y`` is needed: a class from 0 for each node, or -1 where it is not known.
+        data: Graph.
+        labels: Whether ``y`` is required: the class of each node, counted from 0, or -1 for unlabelled nodes.
 
     Raises:
-        TypeError: if ``data`` is not a PyG ``Data``.
-        ValueError: for directed edges, self-loops, duplicates, node ids out of range, edge weights other
-            than 1, NaN or infinite features, wrong dtypes or lengths, missing labels, fewer than two classes.
+        TypeError: If ``data`` is not a PyG ``Data``.
+        ValueError: For directed edges, self-loops, duplicate edges, node ids out of range, edge weights other than 1,
+            non-finite features, wrong dtypes or shapes, missing labels, or fewer than two classes.
 
     >>> x, y = torch.zeros(3, 1), torch.tensor([0, 1, 1])
     >>> check_data(Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=y))
@@ -143,13 +141,13 @@ def check_data(data: Data, *, labels: bool = True) -> None:
 
 
 def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes", labelled: bool = False) -> None:
-    """Raise unless ``nodes`` are distinct node ids of ``data``, at least one of them.
+    """Raise unless ``nodes`` are at least one and distinct node ids of ``data``.
 
     Args:
-        nodes: the ids.
-        data: the graph, which has been checked.
-        what: what to call them in a message.
-        labelled: whether the class of each must be known.
+        nodes: Node ids.
+        data: Graph, already checked.
+        what: Name of the nodes in error messages.
+        labelled: Whether every node must be labelled.
 
     >>> check_nodes(torch.tensor([0, 7]), Data(x=torch.zeros(3, 1)))
     Traceback (most recent call last):
@@ -167,16 +165,14 @@ def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes", labelled: boo
         unknown = nodes[data.y[nodes] == UNKNOWN]
         if unknown.numel():
             raise ValueError(
-                f"expected {what} whose class is known, got {unknown.numel()} with label {UNKNOWN}, such as node "
-                f"{int(unknown[0])}"
+                f"expected labelled {what}, got {unknown.numel()} with label {UNKNOWN}, such as node {int(unknown[0])}"
             )
 
 
 def check_pairs(pairs: Tensor, num_nodes: int) -> None:
     """Raise unless ``pairs`` are pairs of different nodes, shape ``[2, pairs]``."""
     if not isinstance(pairs, Tensor) or pairs.dtype != torch.long or pairs.dim() != 2 or pairs.size(0) != 2:
-        found = f"{pairs.dtype} of shape {list(pairs.shape)}" if isinstance(pairs, Tensor) else type(pairs).__name__
-        raise ValueError(f"expected pairs as an int64 tensor of shape [2, pairs], got {found}")
+        raise ValueError(f"expected pairs as an int64 tensor of shape [2, pairs], got {describe(pairs)}")
     if not pairs.numel():
         return
     if int(pairs.min()) < 0 or int(pairs.max()) >= num_nodes:
@@ -236,18 +232,18 @@ def _check_edges(data: Data, num_nodes: int) -> None:
         if weight is None:
             continue
         if not isinstance(weight, Tensor) or weight.size(0) != edge_index.size(1):
-            raise ValueError(f"expected {name} with one row per edge, or none, got {describe(weight)}")
+            raise ValueError(f"expected {name} with one row per edge, or None, got {describe(weight)}")
         if not bool((weight == 1).all()):
             raise ValueError(f"expected unweighted edges, got {name} with values other than 1; remove it first")
 
 
 def _check_labels(y: object, num_nodes: int) -> None:
     if y is None:
-        raise ValueError("expected a class label per node in y, got none")
+        raise ValueError("expected a class label per node in y, got None")
     if not isinstance(y, Tensor) or y.dtype != torch.long or tuple(y.shape) != (num_nodes,):
         raise ValueError(f"expected int64 labels y of shape [{num_nodes}], got {describe(y)}")
     if int(y.min()) < UNKNOWN:
-        raise ValueError(f"expected labels from 0, or {UNKNOWN} where the class is not known, got {int(y.min())}")
+        raise ValueError(f"expected labels from 0, or {UNKNOWN} for unlabelled nodes, got {int(y.min())}")
     classes = y[y != UNKNOWN].unique().numel()
     if classes < 2:
         raise ValueError(f"expected at least two classes in y, got {classes}")
@@ -260,6 +256,7 @@ def _check_range(ids: Tensor, num_nodes: int, what: str) -> None:
 
 
 def describe(value: object) -> str:
+    """Return the dtype and shape of a tensor, or the type of another value, for error messages."""
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {list(value.shape)}"
-    return "none" if value is None else type(value).__name__
+    return "None" if value is None else type(value).__name__

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent."""
+"""Atomic file replacement and checks of output paths."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write to the temporary path given; on success it takes the place of ``path`` in one step.
+    """Yield a temporary path, and atomically replace ``path`` by that file on success.
 
-    A crash, a full disk or a kill leaves the previous file, if any, untouched.
+    After a crash, a full disk or a kill, ``path`` still has its previous content.
 
     >>> target = getfixture("tmp_path") / "note.txt"
     >>> with replacing(target) as temporary:
-    ...     _ = temporary.write_text("whole")
+    ...     _ = temporary.write_text("complete")
     >>> target.read_text()
-    'whole'
+    'complete'
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,19 +28,19 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes private files; a result should be as readable as any other file of the user's.
+        # mkstemp creates files that only the owner can read; use the permissions of an ordinary new file.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
-    """Raise now, rather than after the long work, if ``path`` could not be written."""
+    """Raise if ``path`` cannot be written; call this before long work."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"expected a file to write, got the folder {path}")

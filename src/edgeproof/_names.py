@@ -1,4 +1,4 @@
-"""Looking things up by name, with help for misspelt ones."""
+"""Lookup by name with suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
-    """The error to raise for a name that does not exist: what is known, and the nearest to what came.
+    """Return the error for an unknown name; its message lists the known names and suggests the nearest one.
 
     >>> print(unknown_name("model", "GPRGN", ["GCN", "GPRGNN"]))
     unknown model 'GPRGN': did you mean 'GPRGNN'? Known: GCN, GPRGNN
@@ -23,7 +23,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
 
 
 def look_up(kind: str, name: object, table: Mapping[str, T]) -> T:
-    """``table[name]``, or a :class:`ValueError` that names the nearest key."""
+    """Return ``table[name]``, or raise the :class:`ValueError` of :func:`unknown_name`."""
     if not isinstance(name, str) or name not in table:
         raise unknown_name(kind, name, table)
     return table[name]

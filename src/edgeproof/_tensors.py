@@ -1,4 +1,4 @@
-"""Small questions asked of tensors all over the library."""
+"""Tensor helpers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def fingerprint(tensors: Iterable[Tensor | None]) -> str:
-    """A hash of values, shapes and dtypes: equal for equal tensors, whatever device they are on.
+    """Return a hash of values, shapes and dtypes; it does not depend on the device.
 
     >>> import torch
     >>> fingerprint([torch.arange(3)]) == fingerprint([torch.tensor([0, 1, 2])])
@@ -29,7 +29,7 @@ def fingerprint(tensors: Iterable[Tensor | None]) -> str:
 
 
 def on_host(tensor: Tensor) -> Tensor:
-    """The tensor in main memory; from a GPU by way of pinned memory, which takes a small part of the time."""
+    """Return the tensor on the CPU; copies from a GPU go through pinned memory, which is several times faster."""
     if not tensor.is_cuda:
         return tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)

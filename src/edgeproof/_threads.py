@@ -1,4 +1,4 @@
-"""How many threads compiled loops take."""
+"""Number of threads of Numba kernels."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import numba
 import torch
 
 
-def share_with_torch(most: int | None = None) -> None:
-    """Let numba's loops have as many threads as torch, so that a process told to stay small does.
+def share_with_torch(maximum: int | None = None) -> None:
+    """Limit Numba to the number of threads that torch may use.
 
     Args:
-        most: at most so many.
+        maximum: Additional upper bound.
     """
-    allowed = torch.get_num_threads()
-    wanted = allowed if most is None else min(most, allowed)
-    numba.set_num_threads(min(wanted, _most()))
-    if torch.get_num_threads() != allowed:
-        # Numba has just started its threads, and has set the number of OpenMP's, which are torch's, too.
-        torch.set_num_threads(allowed)
+    torch_threads = torch.get_num_threads()
+    threads = torch_threads if maximum is None else min(maximum, torch_threads)
+    numba.set_num_threads(min(threads, _numba_limit()))
+    if torch.get_num_threads() != torch_threads:
+        # Starting Numba's thread pool also sets the number of OpenMP threads, which torch shares.
+        torch.set_num_threads(torch_threads)
 
 
-def _most() -> int:
-    """As many as numba may have; to ask numba itself would start them."""
+def _numba_limit() -> int:
+    """Return Numba's maximum; ``numba.get_num_threads`` would start the thread pool."""
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]

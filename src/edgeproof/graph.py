@@ -1,7 +1,7 @@
-"""What the library expects of a graph, asked in one place.
+"""Basic graph operations: counts, degrees and edge flips.
 
-A graph is a :class:`torch_geometric.data.Data` with node features ``x``, both directions of every undirected
-edge in ``edge_index``, and class labels ``y``. Nothing is repaired here: what does not fit raises.
+A graph is a :class:`torch_geometric.data.Data` with node features ``x``, both directions of every undirected edge in
+``edge_index``, and class labels ``y``. :func:`edgeproof.check_data` validates it; nothing is repaired silently.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-# The label of a node whose class is not known.
+# Label of unlabelled nodes.
 UNKNOWN = -1
 
 
 def num_classes(data: Data) -> int:
-    """Number of classes of a graph: one more than its largest label. Labels of -1 stand for classes that are not known.
+    """Return the number of classes: the largest label plus one. The label -1 marks unlabelled nodes.
 
     >>> num_classes(Data(y=torch.tensor([0, 2, 1])))
     3
     """
     if data.y is None:
-        raise ValueError("expected a class label per node in y, got none")
+        raise ValueError("expected a class label per node in y, got None")
     return int(data.y.max()) + 1
 
 
 def num_edges(data: Data) -> int:
-    """Number of undirected edges: every pair counts once."""
+    """Return the number of undirected edges."""
     return int(data.edge_index.size(1)) // 2
 
 
 def degree(data: Data) -> Tensor:
-    """Number of edges at each node, shape ``[nodes]``.
+    """Return the degree of each node, shape ``[nodes]``.
 
     >>> degree(Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]])))
     tensor([1, 1, 0])
@@ -42,11 +42,13 @@ def degree(data: Data) -> Tensor:
 
 
 def flip_pairs(data: Data, flips: Tensor) -> Data:
-    """The graph with pairs flipped: those that are edges removed, the others added. Everything about nodes is kept.
+    """Return the graph with the given pairs flipped: existing edges are removed, missing edges are added.
+
+    Node attributes are kept; ``edge_weight`` and ``edge_attr`` are dropped.
 
     Args:
-        data: an undirected graph.
-        flips: distinct pairs, shape ``[2, flips]``, each in one direction.
+        data: Undirected graph.
+        flips: Distinct pairs, each in one direction, shape ``[2, flips]``.
 
     >>> data = Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
     >>> flip_pairs(data, torch.tensor([[0, 1], [1, 2]])).edge_index
@@ -56,13 +58,13 @@ def flip_pairs(data: Data, flips: Tensor) -> Data:
     num_nodes = data.x.size(0)
     both = torch.cat([flips, flips.flip(0)], dim=1)
     key = torch.cat([data.edge_index, both], dim=1)
-    # What appears twice was an edge and is flipped.
+    # A key that occurs twice is an existing edge that is flipped, hence removed.
     key, count = (key[0] * num_nodes + key[1]).unique(return_counts=True)
     key = key[count == 1]
     flipped = copy(data)
     flipped.edge_index = torch.stack([key // num_nodes, key % num_nodes])
     for weight in ("edge_weight", "edge_attr"):
-        # All ones, as every graph here; left out, for there are other edges now.
+        # check_data allows only ones, and the number of edges has changed.
         if weight in flipped:
             del flipped[weight]
     return flipped

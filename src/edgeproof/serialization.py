@@ -1,4 +1,4 @@
-"""Tensor files: safetensors with a JSON header, written atomically. Reading unpickles nothing."""
+"""Tensor files: safetensors with a JSON header, written atomically and read without unpickling."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from edgeproof._files import replacing
 
 
 def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: object) -> None:
-    """Tensors and a JSON value in one file, which appears whole or not at all."""
+    """Atomically write tensors and a JSON value to one file."""
     with replacing(Path(path)) as temporary:
         save_file(tensors, temporary, metadata={"edgeproof": json.dumps(header)})
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What :func:`write_tensors` wrote: the JSON object and the tensors."""
+    """Return the JSON object and the tensors of a file of :func:`write_tensors`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is damaged or was not written by edgeproof.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
@@ -30,7 +35,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = json.loads(metadata.get("edgeproof", "null"))
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is damaged, or no safetensors file: {error}") from error
+        raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
     if not isinstance(header, dict):
-        raise ValueError(f"{path} is a safetensors file, but not one of edgeproof's")
+        raise ValueError(f"{path} is a safetensors file that edgeproof did not write: its header is missing")
     return header, tensors

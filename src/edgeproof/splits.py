@@ -1,8 +1,8 @@
-"""Who is trained on, who is watched for early stopping, who is tested, and which graph each of them sees.
+"""Training, validation and test splits, with the graph that each stage uses.
 
-In the **inductive** setting the training graph holds the labelled and unlabelled training nodes only; the validation
-graph adds the validation nodes, the test graph is whole. In the **transductive** setting all three are the whole
-graph, test nodes included: a model may then memorise its predictions on the clean graph, and look robust.
+In the **inductive** setting the training graph contains only the labelled and unlabelled training nodes; the validation graph
+adds the validation nodes, and the test graph is the whole graph. In the **transductive** setting all three are the whole
+graph, test nodes included: a model can then memorize its predictions on the clean graph and appear robust.
 """
 
 from __future__ import annotations
@@ -17,33 +17,30 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_nodes
+from edgeproof._catalog import PROTOCOLS as PROTOCOLS
+from edgeproof._checks import check_data, check_int, check_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tensors import fingerprint
 from edgeproof.graph import UNKNOWN
 
 Array = np.ndarray[Any, Any]
 
-# Numbers that the released code had drawn from NumPy's generator before it drew the split. Its training script
-# creates the model first, and GPRGNN with K = 10 draws its 11 coefficients there; every other model draws from
-# torch. Its attack and certificate scripts draw the split at once.
+# Numbers that the released code draws from NumPy's generator before the split. Its training script creates the model first, and
+# GPRGNN with K = 10 draws 11 coefficients; all other models use torch's generator. Its other scripts draw the split first.
 RULES = {"released": 0, "released_gprgnn_training": 11}
-
-# Which split a model is trained and which it is evaluated on; see :func:`by_protocol`.
-PROTOCOLS = ("strict", "as_released")
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One stage's part of a split.
+    """Graph and nodes of one stage of a split.
 
-    Its tensors may be those of the graph it was made from, or of another stage: change none of them in place.
+    Tensors may be shared with the original graph and other stages: do not modify them in place.
 
     Args:
-        data: the graph that this stage may see, its nodes numbered from 0.
-        nodes: the nodes that count at this stage, in this numbering.
-        unlabeled: nodes present without a label (training stage only).
-        ids: the id of each node of ``data`` in the whole graph.
+        data: Graph of this stage, its nodes numbered from 0.
+        nodes: Node ids for the loss or accuracy of this stage, in this numbering.
+        unlabeled: Ids of the other training nodes, used without their labels (training stage only).
+        ids: Id in the whole graph of each node of ``data``.
     """
 
     data: Data
@@ -52,21 +49,21 @@ class View:
     ids: Tensor
 
     def to(self, device: torch.device | str) -> View:
-        """The same view with its graph and indices on another device."""
+        """Return the view on another device."""
         return View(self.data.clone().to(device), self.nodes.to(device), self.unlabeled.to(device), self.ids.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A split of one graph's nodes, with the rule and seed that made it.
+    """Training, validation and test views of one graph, with the rule and seed that made them.
 
     Args:
-        train: labelled (``nodes``) and unlabelled training nodes, in the graph that training sees.
-        val: validation nodes, in the graph that early stopping sees.
-        test: test nodes, in the whole graph.
+        train: Labelled (``nodes``) and unlabelled training nodes in the training graph.
+        val: Validation nodes in the graph for early stopping.
+        test: Test nodes in the whole graph.
         setting: ``"inductive"`` or ``"transductive"``.
-        rule: how the nodes were drawn.
-        seed: what they were drawn with; none for splits that came with the data.
+        rule: Sampling rule.
+        seed: Seed of the sampling; None for splits provided with the data.
     """
 
     train: View
@@ -77,12 +74,12 @@ class Split:
     seed: int | None
 
     def to(self, device: torch.device | str) -> Split:
-        """The same split on another device."""
+        """Return the split on another device."""
         return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all graphs, labels and indices: equal only for the same split of the same graph."""
+        """Hash of all graphs, labels and indices; equal only for the same split of the same graph."""
         views = (self.train, self.val, self.test)
         return fingerprint(
             tensor
@@ -92,16 +89,16 @@ class Split:
 
     @property
     def num_seen(self) -> int:
-        """How many test nodes are in the training or the validation graph."""
+        """Number of test nodes in the training or validation graph."""
         seen = torch.cat([self.train.ids, self.val.ids])
         return int(torch.isin(self.test.ids[self.test.nodes], seen).sum())
 
     def check_unseen(self) -> None:
-        """Raise :class:`LeakError` if a test node is in the training or the validation graph."""
+        """Raise :class:`LeakError` if a test node is in the training or validation graph."""
         if self.num_seen:
             raise LeakError(
-                f"expected test nodes that no training or validation graph holds, got {self.num_seen} of "
-                f"{self.test.nodes.numel()} that one does, in {self}"
+                f"expected no test nodes in the training and validation graphs, got {self.num_seen} of "
+                f"{self.test.nodes.numel()} in {self}"
             )
 
     def __repr__(self) -> str:
@@ -111,7 +108,7 @@ class Split:
 
 
 class LeakError(ValueError):
-    """Test nodes have been seen in training, so that accuracy on them may be memory."""
+    """Test nodes occur in training or validation graphs, so their accuracy may be memorized."""
 
 
 def inductive(
@@ -123,19 +120,19 @@ def inductive(
     test_share: float = 0.1,
     rule: str = "released",
 ) -> Split:
-    """Training, validation and test nodes per class; the training graph never sees the latter two.
+    """Sample training, validation and test nodes per class; training graphs contain no validation or test nodes.
 
-    A node whose class is not known, with label -1, is an unlabelled training node.
+    Nodes with the label -1 are unlabelled training nodes.
 
     Args:
-        data: the whole graph.
-        seed: same seed, same split.
-        train_per_class: labelled training nodes of each class.
-        val_per_class: validation nodes of each class.
-        test_share: share of each class that is tested, rounded up; all other nodes are unlabelled training nodes.
-        rule: ``"released"`` draws as the paper's released attack scripts do, so splits are those of the paper.
-            ``"released_gprgnn_training"`` draws as its training script did for GPRGNN, which is a *different* split:
-            trained on one and evaluated on the other, most test nodes have been seen. For comparison only.
+        data: Whole graph.
+        seed: Seed of the sampling.
+        train_per_class: Number of labelled training nodes per class.
+        val_per_class: Number of validation nodes per class.
+        test_share: Fraction of each class used as test nodes, rounded up; all other nodes are unlabelled training nodes.
+        rule: ``"released"`` reproduces the splits of the paper's released attack scripts. ``"released_gprgnn_training"``
+            reproduces those of its training script for GPRGNN, which *differ*: for a model trained on one and evaluated on the
+            other, most test nodes were in the training graph. Use it for comparison only.
 
     >>> from edgeproof import datasets
     >>> inductive(datasets.load("csbm"), seed=1)
@@ -149,20 +146,20 @@ def inductive(
 
 
 def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "strict", per_class: int = 20) -> Split:
-    """The inductive split of the paper's experiments, by one of two protocols.
+    """Return the inductive split of the paper's experiments.
 
-    - ``"strict"``: test nodes are in no training or validation graph, which is checked. Figures to draw conclusions from.
-    - ``"as_released"``: as the released scripts do it. Their training script creates the model before it draws the split, and
-      GPRGNN's initial coefficients come from the same generator; their attack script draws the split at once. So GPRGNN, and
-      it alone, is evaluated on another split than it was trained on: about three quarters of its test nodes have been in its
-      training or validation graph. Figures to compare with the printed ones.
+    - ``"strict"``: no test node is in a training or validation graph, which is checked. Use it to draw conclusions.
+    - ``"as_released"``: the released scripts' splits. Their training script creates the model before it draws the split, and
+      GPRGNN draws its initial coefficients from the same generator; their attack script draws the split first. So GPRGNN, and
+      only GPRGNN, is evaluated on a different split: about three quarters of its test nodes were in its training or validation
+      graph. Use it to compare with the paper's numbers.
 
     Args:
-        data: the whole graph.
-        seed: same seed, same split.
-        model: the name of the model that will be trained.
-        protocol: which of the two.
-        per_class: labelled nodes of each class, and as many to validate on.
+        data: Whole graph.
+        seed: Seed of the sampling.
+        model: Name of the model to train.
+        protocol: ``"strict"`` or ``"as_released"``.
+        per_class: Number of training nodes, and number of validation nodes, per class.
 
     >>> from edgeproof import datasets
     >>> data = datasets.load("csbm")
@@ -175,10 +172,10 @@ def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "stric
     """
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
-    drawn = partial(inductive, data, seed, train_per_class=per_class, val_per_class=per_class)
-    split = drawn()
+    sample = partial(inductive, data, seed, train_per_class=per_class, val_per_class=per_class)
+    split = sample()
     if protocol == "as_released" and model == "GPRGNN":
-        trained = drawn(rule="released_gprgnn_training")
+        trained = sample(rule="released_gprgnn_training")
         return replace(trained, test=split.test, rule="as_released")
     split.check_unseen()
     return split
@@ -187,18 +184,17 @@ def by_protocol(data: Data, seed: int = 0, *, model: str, protocol: str = "stric
 def transductive(
     data: Data, seed: int = 0, *, train_per_class: int = 20, val_per_class: int = 20, rule: str = "released"
 ) -> Split:
-    """Labelled training and validation nodes per class; all others are test nodes, and all graphs are the whole one.
+    """Sample training and validation nodes per class; all other labelled nodes are test nodes, and all views share one graph.
 
-    A node whose class is not known, with label -1, is unlabelled, and no test node.
-
-    Robustness measured in this setting can be mere memory of the clean graph: see the module's text.
+    Nodes with the label -1 are unlabelled and never test nodes. Robustness in this setting can be memorization of the clean
+    graph; see the module documentation.
 
     Args:
-        data: the whole graph.
-        seed: same seed, same split.
-        train_per_class: labelled training nodes of each class.
-        val_per_class: validation nodes of each class.
-        rule: as for :func:`inductive`.
+        data: Whole graph.
+        seed: Seed of the sampling.
+        train_per_class: Number of labelled training nodes per class.
+        val_per_class: Number of validation nodes per class.
+        rule: See :func:`inductive`.
 
     >>> from edgeproof import datasets
     >>> transductive(datasets.load("csbm"))
@@ -212,14 +208,14 @@ def transductive(
 
 
 def provided(data: Data, index: int = 0, *, setting: str = "inductive", test_on_val: bool = False) -> Split:
-    """The split that came with the data, as ``train_mask``, ``val_mask`` and ``test_mask``.
+    """Return the split given by ``train_mask``, ``val_mask`` and ``test_mask`` of the data.
 
     Args:
-        data: the whole graph; nodes in no mask are unlabelled training nodes.
-        index: which split, where there are several.
-        setting: which graph each stage sees, ``"inductive"`` or ``"transductive"``.
-        test_on_val: for data without a test mask, evaluate on the validation nodes, as the paper does on its cSBM
-            graphs. Early stopping has then seen them.
+        data: Whole graph; nodes in no mask are unlabelled training nodes.
+        index: Index of the split, if the masks have several columns.
+        setting: ``"inductive"`` or ``"transductive"``.
+        test_on_val: Evaluate on the validation nodes if there is no test mask, as the paper does on its cSBM graphs. Early
+            stopping uses the same nodes.
 
     >>> from edgeproof import datasets
     >>> provided(datasets.csbm(), test_on_val=True)
@@ -234,30 +230,27 @@ def provided(data: Data, index: int = 0, *, setting: str = "inductive", test_on_
         test, rule = val, f"{rule}, tested on val"
     else:
         test = _mask(data, "test_mask", index)
-    for one, other, overlap in (("train", "val", train & val), ("train", "test", train & test)):
+    overlaps = {"train and val": train & val, "train and test": train & test}
+    if not test_on_val:
+        overlaps["val and test"] = val & test
+    for names, overlap in overlaps.items():
         if overlap.any():
-            raise ValueError(f"expected disjoint masks, got {int(overlap.sum())} nodes in both {one} and {other}")
-    if not test_on_val and (val & test).any():
-        raise ValueError(f"expected disjoint masks, got {int((val & test).sum())} nodes in both val and test")
+            raise ValueError(f"expected disjoint masks, got {int(overlap.sum())} nodes in both {names}")
     unlabeled = ~(train | val | test) if setting == "inductive" else ~train
-    chosen = (mask.nonzero().flatten().cpu().numpy() for mask in (train, unlabeled, val, test))
-    return _build(data, *chosen, setting=setting, rule=rule, seed=None)
+    indices = (mask.nonzero().flatten().cpu().numpy() for mask in (train, unlabeled, val, test))
+    return _build(data, *indices, setting=setting, rule=rule, seed=None)
 
 
 def _draw(
     data: Data, seed: int, train_per_class: int, val_per_class: int, rule: str, test_share: float
 ) -> tuple[Array, Array, Array]:
-    """Training, validation and test nodes, drawn class by class, each list shuffled at the end."""
+    """Sample training, validation and test nodes class by class, and shuffle each list at the end."""
     check_data(data)
-    if not all(isinstance(count, int) and count >= 1 for count in (train_per_class, val_per_class)):
-        raise ValueError(
-            "expected at least 1 node per class, a whole number, got "
-            f"train_per_class={train_per_class}, val_per_class={val_per_class}"
-        )
-    draws_before = look_up("rule", rule, RULES)
-    # The released code uses NumPy's legacy generator; its stream is frozen, so these splits are too.
+    check_int(1, train_per_class=train_per_class, val_per_class=val_per_class)
+    num_draws = look_up("rule", rule, RULES)
+    # The released code uses NumPy's legacy generator, whose stream never changes.
     random = np.random.RandomState(seed)
-    random.uniform(size=draws_before)
+    random.uniform(size=num_draws)
     labels = data.y.cpu().numpy()
     parts: tuple[list[Array], list[Array], list[Array]] = ([], [], [])
     for label in range(labels.max() + 1):
@@ -268,8 +261,8 @@ def _draw(
                 f"expected at least {ends[-1]} nodes of each class ({train_per_class} training, {val_per_class} "
                 f"validation, {ceil(test_share * nodes.size)} test), got {nodes.size} of class {label}"
             )
-        for part, chosen in zip(parts, np.split(nodes, ends)[:3], strict=True):
-            part.append(chosen)
+        for part, sampled in zip(parts, np.split(nodes, ends)[:3], strict=True):
+            part.append(sampled)
     train, val, test = (random.permutation(np.concatenate(part)) for part in parts)
     return train, val, test
 
@@ -281,25 +274,25 @@ def _build(
         if nodes.size == 0:
             raise ValueError(f"expected at least one {name} node, got none")
         check_nodes(torch.from_numpy(nodes).to(data.x.device), data, what=f"{name} nodes", labelled=True)
-    nothing = np.empty(0, dtype=np.int64)
-    everyone = np.arange(data.x.size(0))
-    seen_in_training = np.concatenate([train, unlabeled]) if setting == "inductive" else everyone
-    seen_in_validation = np.concatenate([seen_in_training, val]) if setting == "inductive" else everyone
+    empty = np.empty(0, dtype=np.int64)
+    all_nodes = np.arange(data.x.size(0))
+    train_graph_nodes = np.concatenate([train, unlabeled]) if setting == "inductive" else all_nodes
+    val_graph_nodes = np.concatenate([train_graph_nodes, val]) if setting == "inductive" else all_nodes
     return Split(
-        train=_view(data, seen_in_training, train, unlabeled),
-        val=_view(data, seen_in_validation, val, nothing),
-        test=_view(data, everyone, test, nothing),
+        train=_view(data, train_graph_nodes, train, unlabeled),
+        val=_view(data, val_graph_nodes, val, empty),
+        test=_view(data, all_nodes, test, empty),
         setting=setting,
         rule=rule,
         seed=seed,
     )
 
 
-def _view(data: Data, seen: Array, nodes: Array, unlabeled: Array) -> View:
-    """The graph induced by the nodes seen, in their old order, and the nodes of interest in its numbering."""
+def _view(data: Data, graph_nodes: Array, nodes: Array, unlabeled: Array) -> View:
+    """Return the subgraph induced by ``graph_nodes``, in their original order, with ids in its numbering."""
     device = data.x.device
     present = np.zeros(data.x.size(0), dtype=bool)
-    present[seen] = True
+    present[graph_nodes] = True
     position = np.cumsum(present) - 1
     graph = Data(x=data.x, edge_index=data.edge_index, y=data.y)
     return View(
@@ -318,7 +311,7 @@ def _mask(data: Data, name: str, index: int) -> Tensor:
     mask = data.get(name)
     if mask is None:
         hint = "; test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
-        raise ValueError(f"expected data with {name}, got none{hint}")
+        raise ValueError(f"expected data with {name}, got None{hint}")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.size(0) != data.x.size(0):
         raise ValueError(f"expected a boolean {name} with one row per node")
     columns = mask[:, None] if mask.dim() == 1 else mask

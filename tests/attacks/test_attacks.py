@@ -225,7 +225,7 @@ def test_attack_that_exceeds_budget_raises(small: Data) -> None:
         def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
             return torch.tensor([[0, 1, 2], [1, 2, 3]])
 
-    with pytest.raises(BudgetExceededError, match="the budget is 2 flips in all, got 3"):
+    with pytest.raises(BudgetExceededError, match="the budget is 2 flips in total, got 3"):
         OverBudget()(build("GCN", small), small, torch.arange(5), Budget(2))
 
 

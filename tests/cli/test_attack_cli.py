@@ -38,18 +38,18 @@ def model(run: Run) -> str:
 
 def test_attack_writes_result_and_graphs(run: Run, model: str) -> None:
     arguments = ("attack", "--model", model, "--attack", "LRBCD", "-e", "0.1", "-e", "0.25", "--local", "0.5")
-    code, out, _ = run(*arguments, "--set", "steps=5", "--graph", "graphs/hit.npz", "--quiet")
+    code, out, _ = run(*arguments, "--set", "steps=5", "--graph", "graphs/perturbed.npz", "--quiet")
     assert code == 0
     assert "LRBCD on GCN, csbm" in out
     result = Result.read("attack.json")
     assert result.threat["local"] == 0.5
     assert result.threat["attacks"] == {"LRBCD": repr(ep.attacks.LRBCD(steps=5))}
     assert result.training["max_epochs"] == 20
-    # The model's own split, from the file beside it.
+    # The default split is that of the model's result file.
     split = ep.splits.inductive(ep.datasets.load("csbm"), 2)
     assert result.split["fingerprint"] == split.fingerprint
     for epsilon in (0.1, 0.25):
-        graph = ep.datasets.read_npz(f"graphs/hit-{epsilon}.npz")
+        graph = ep.datasets.read_npz(f"graphs/perturbed-{epsilon}.npz")
         budget = ep.Budget.from_epsilon(split.test.data, split.test.nodes, epsilon, local=0.5)
         assert result.threat["budgets"][str(epsilon)] == budget.total
         accuracy = ep.evaluation.clean_accuracy(ep.load(model), graph, split.test.nodes)
@@ -70,7 +70,7 @@ def test_evaluate_runs_chosen_attacks(run: Run, model: str) -> None:
     assert ep.evaluation.clean_accuracy(ep.load(model), graph, split.test.nodes) == result.score("test", "worst", 0.1)
 
 
-def test_the_standard_suite_from_the_command_line(run: Run, model: str) -> None:
+def test_evaluate_runs_the_standard_suite(run: Run, model: str) -> None:
     code, _, _ = run("evaluate", "--model", model, "-e", "0.02", "-q")
     assert code == 0
     result = Result.read("evaluation.json")
@@ -78,7 +78,7 @@ def test_the_standard_suite_from_the_command_line(run: Run, model: str) -> None:
     assert "local search" in {score.attack for score in result.scores}
 
 
-def test_warnings_are_shown_and_kept(run: Run) -> None:
+def test_evaluation_warnings_are_printed_and_stored(run: Run) -> None:
     run("train", "--dataset", "csbm", "--model", "MLP", "--max-epochs", "5", "--quiet")
     code, _, err = run("evaluate", "--model", "model.safetensors", "-e", "0.1", "--attack", "FGSM", "-q")
     assert code == 0
@@ -86,7 +86,7 @@ def test_warnings_are_shown_and_kept(run: Run) -> None:
     assert "does not use the graph" in json.loads(Path("evaluation.json").read_text())["warnings"][0]
 
 
-def test_a_model_of_ones_own(run: Run) -> None:
+def test_user_model_from_module_and_factory(run: Run) -> None:
     Path("own_model_for_cli.py").write_text(OWN_MODEL)
     arguments = ("--dataset", "csbm", "--attack", "GreedyRBCD", "--set", "steps=3", "--set", "block_size=1000", "-q")
     code, out, _ = run("attack", "--model", "own_model_for_cli:build", *arguments)
@@ -100,7 +100,7 @@ def test_a_model_of_ones_own(run: Run) -> None:
     assert "the model does not fit the graph of 21 features" in err
     code, _, err = run("attack", "--model", "own_model_for_cli:number", *arguments)
     assert code == 1
-    assert "to return a torch module, got int" in err
+    assert "to return a torch.nn.Module, got int" in err
     code, _, err = run("attack", "--model", "no_such_module:build", *arguments)
     assert code == 1
     assert "cannot import 'no_such_module'" in err
@@ -121,14 +121,16 @@ def test_a_model_of_ones_own(run: Run) -> None:
         (("--device", "gpu9"), "expected a device of this machine"),
     ],
 )
-def test_bad_input(run: Run, model: str, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_attack_options_are_one_line_errors(
+    run: Run, model: str, arguments: tuple[str, ...], message: str
+) -> None:
     code, _, err = run("attack", "--model", model, "--quiet", *arguments)
     assert code == 1
     assert message in err
     assert not Path("attack.json").exists()
 
 
-def test_models_that_are_not_there_or_not_whole(run: Run, model: str) -> None:
+def test_missing_and_damaged_models(run: Run, model: str) -> None:
     code, _, err = run("attack", "--model", "nowhere.safetensors")
     assert code == 1
     assert "no model at nowhere.safetensors" in err
@@ -142,20 +144,20 @@ def test_models_that_are_not_there_or_not_whole(run: Run, model: str) -> None:
     assert "expected --dataset" in err
 
 
-def test_a_split_that_cannot_be_had_again_is_refused(run: Run, model: str) -> None:
-    """The test nodes of another split may have been trained on."""
+def test_unknown_training_split_is_rejected(run: Run, model: str) -> None:
+    """Test nodes of another split may be training nodes of the model."""
     beside = Path(model + ".json")
     values = json.loads(beside.read_text())
     values["split"]["fingerprint"] = "0" * 16
     beside.write_text(json.dumps(values))
     code, _, err = run("attack", "--model", model, "--set", "steps=2")
     assert code == 1
-    assert "cannot find the split of csbm that the model was trained on" in err
+    assert "cannot reconstruct the split of csbm that the model was trained on" in err
     code, _, _ = run("attack", "--model", model, "--dataset", "csbm", "--set", "steps=2", "--quiet")
     assert code == 0
 
 
-def test_a_model_trained_on_the_whole_graph_is_attacked_there(run: Run) -> None:
+def test_model_trained_on_the_whole_graph_is_attacked_on_it(run: Run) -> None:
     run("train", "--dataset", "csbm", "--model", "GCN", "--max-epochs", "5", "--all-nodes", "--quiet")
     code, _, _ = run("attack", "--model", "model.safetensors", "--attack", "RandomFlips", "--quiet")
     assert code == 0

@@ -26,7 +26,7 @@ CERTIFY = (
 )
 
 
-def test_a_trained_model_is_certified(run: Run) -> None:
+def test_certify_matches_python_api(run: Run) -> None:
     assert run(*TRAIN)[0] == 0
     code, out, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "3")
     assert code == 0, err
@@ -58,22 +58,22 @@ def test_a_trained_model_is_certified(run: Run) -> None:
         (("--samples", "2"), "samples to certify anything"),
         (("--alpha", "2"), "expected 0 < alpha < 1"),
         (("--out", "/dev/null/x"), "cannot write /dev/null/x"),
-        (("--out", "model.safetensors"), "expected another file than model.safetensors to write to: it is read"),
-        (("--out", "c", "--votes", "c.json"), "expected different files to write to"),
+        (("--out", "model.safetensors"), "expected an output file other than model.safetensors"),
+        (("--out", "c", "--votes", "c.json"), "expected different output files"),
         (("--alpha", "nan"), "expected 0 < alpha < 1"),
         (("--merge", "none.votes"), "none.votes"),
     ],
 )
-def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_certify_options_are_one_line_errors(run: Run, arguments: tuple[str, ...], message: str) -> None:
     run(*TRAIN)
     code, _, err = run(*CERTIFY, *arguments)
     assert code == 1
     assert message in err
-    # Before anything was counted.
+    # The error precedes sampling.
     assert not list(Path().glob("*.votes"))
 
 
-def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
+def test_merge_votes_of_two_seeds(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
         assert (
@@ -86,7 +86,7 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     assert Result.read("certificate.safetensors.json").threat["samples"] == 600
     counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
     assert (ep.certificates.SparseSmoothing(0.001, 0.4).certify_counts(counts).grid == both.grid).all()
-    # More samples later: those that are there are kept.
+    # More samples extend the stored counts.
     assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
     assert ep.certificates.ClassCounts.load("1.votes").samples == 400
     code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--votes", "2b.votes", "--merge", "2.votes")
@@ -102,13 +102,12 @@ def test_votes_of_two_machines_make_one_certificate(run: Run) -> None:
     assert "got noise [0.001, 0.4] in 2.votes: delete it, or use another file" in err
 
 
-def test_votes_are_merged_without_more_of_them(run: Run) -> None:
-    """With --merge and without --samples, those that are there are enough."""
+def test_merge_without_samples_option_uses_stored_votes(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
         run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--votes", f"{seed}.votes")
-    few = (*CERTIFY[:3], *CERTIFY[5:])
-    code, _, err = run(*few, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
+    without_samples = (*CERTIFY[:3], *CERTIFY[5:])
+    code, _, err = run(*without_samples, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
     assert code == 0, err
     assert ep.certificates.ClassCounts.load("1.votes").samples == 300
     assert Certificate.load("certificate.safetensors").samples == 600
@@ -117,12 +116,12 @@ def test_votes_are_merged_without_more_of_them(run: Run) -> None:
     assert 0 <= threat["abstained"] < 1
 
 
-def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_certify_says_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
-    ask = SmoothedSampler.extend
+    extend = SmoothedSampler.extend
 
     def interrupted(self: SmoothedSampler, *arguments: Any) -> Iterator[ClassCounts]:
-        for votes in ask(self, *arguments):
+        for votes in extend(self, *arguments):
             yield votes
             if votes.samples:
                 raise KeyboardInterrupt
@@ -133,5 +132,5 @@ def test_an_interruption_says_what_there_is(run: Run, monkeypatch: pytest.Monkey
     assert code == 130
     kept = ClassCounts.load("certificate.safetensors.votes").samples
     assert 0 < kept < 300
-    assert f"interrupted with {kept} samples; the same command goes on from certificate.safetensors.votes" in err
-    assert f"--samples {kept} makes do with them" in err
+    assert f"interrupted after {kept} samples; the same command resumes from certificate.safetensors.votes" in err
+    assert f"or finish with --samples {kept}" in err

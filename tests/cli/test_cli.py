@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import json
-import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,19 @@ import torch
 
 import edgeproof as ep
 from edgeproof.cli._options import parse_device, parse_settings
+from edgeproof.cli.app import COMMANDS
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.evaluation.result import Result
-from edgeproof.training import Epoch, loop
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--quiet")
+# Long enough to be interrupted after the first checkpoint.
+LONG_TRAIN = (*TRAIN[:-2], "300", "--patience", "300", "--device", "cpu", "--quiet")
 
 
-def test_train_writes_a_model_and_a_result(run: Run) -> None:
+def test_train_writes_model_and_result(run: Run) -> None:
     code, out, _ = run(*TRAIN, "--seed", "3", "--out", "out/model.safetensors", "--set", "K=4", "--set", "init=ppr")
     assert code == 0
     assert sorted(path.name for path in Path("out").iterdir()) == ["model.safetensors", "model.safetensors.json"]
@@ -41,8 +44,8 @@ def test_train_writes_a_model_and_a_result(run: Run) -> None:
     assert f"{result.score('test'):.1%}" in out
 
 
-def test_every_option_reaches_the_run(run: Run) -> None:
-    """The same run by hand, seed and settings included, gives the same parameters."""
+def test_train_options_match_python_api(run: Run) -> None:
+    """``ep.train`` with the same seed and settings gives the same parameters."""
     options = ("--seed", "2", "--lr", "0.02", "--weight-decay", "0.1", "--patience", "5", "--warmup-epochs", "3")
     run(*TRAIN, *options, "--validate-every", "2", "--loss", "cross_entropy", "--all-nodes")
     data = ep.datasets.load("csbm", largest_component=False)
@@ -64,16 +67,16 @@ def test_every_option_reaches_the_run(run: Run) -> None:
     assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
 
 
-def test_names_with_brackets_are_only_names(run: Run) -> None:
+def test_file_names_with_rich_markup(run: Run) -> None:
     code, out, _ = run(*TRAIN, "--out", "a[/b] [red].json")
     assert code == 0
     assert "a[/b] [red].json.json" in out
     assert ep.load("a[/b] [red].json").settings["K"] == 10
 
 
-def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_checks_arguments_before_download(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object, **__: object) -> None:
-        raise AssertionError("downloaded")
+        pytest.fail("loaded the dataset")
 
     monkeypatch.setattr(ep.datasets, "load", load)
     start = ("train", "--dataset", "cora_ml", "--model")
@@ -88,17 +91,16 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         (*start, "GCN", "--attack-set", "steps=1"),
         (*start, "GCN", "--epsilon", "0.1"),
         (*start, "GCN", "--attack", "LRBCD"),
-        (*start, "GCN", "--train-set", "odd=1"),
+        (*start, "GCN", "--label-set", "odd=1"),
         (*start, "GCN", "--lr", "-1"),
         (*start, "GCN", "--attack", "LRBCD", "--epsilon", "0.1", "--count", "odd"),
         (*start, "GCN", "--attack", "LRBCD", "--epsilon", "0.1", "--local", "-1"),
     ):
         assert run(*arguments)[0] == 1
-    # What would have no effect is a mistake, too.
+    # Options without effect are errors, too.
     for arguments, message in (
-        (("--train-set", "seed=7"), "expected seed as --seed, got it in --train-set"),
-        (("--train-set", "max_epochs=7"), "expected max_epochs as --max-epochs"),
-        (("--train-set", "averaging=0.5", "--train-set", "averaging=0.2"), "expected one value of averaging, got two"),
+        (("--set", "dropout=0.5", "--set", "dropout=0.2"), "expected one value of dropout, got two"),
+        (("--averaging", "1.5"), "expected 0 <= averaging < 1, got 1.5"),
         (("--split-index", "1"), "expected --test-on-val and --split-index with --split provided only, got inductive"),
         (("--test-on-val", "--split", "transductive"), "with --split provided only, got transductive"),
         (("--count", "half_degree"), "expected an attack to train against with count='half_degree'"),
@@ -111,7 +113,7 @@ def test_mistakes_are_noticed_before_a_download(run: Run, monkeypatch: pytest.Mo
         assert message in err
 
 
-def test_the_same_command_gives_the_same_result(run: Run) -> None:
+def test_train_is_deterministic(run: Run) -> None:
     run(*TRAIN, "--out", "one.safetensors")
     run(*TRAIN, "--out", "two.safetensors")
     assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
@@ -122,7 +124,7 @@ def test_the_same_command_gives_the_same_result(run: Run) -> None:
     ("arguments", "message"),
     [
         (("--split", "transductive"), None),
-        (("--split", "provided"), "expected data with test_mask, got none"),
+        (("--split", "provided"), "expected data with test_mask, got None"),
         (("--split", "provided", "--test-on-val"), None),
         (("--split", "provded"), "unknown split 'provded': did you mean 'provided'"),
         (("--protocol", "as_released"), None),
@@ -130,7 +132,7 @@ def test_the_same_command_gives_the_same_result(run: Run) -> None:
         (("--protocol", "as_released", "--split", "transductive"), "as_released with inductive splits only"),
     ],
 )
-def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str | None) -> None:
+def test_split_options(run: Run, arguments: tuple[str, ...], message: str | None) -> None:
     code, _, err = run(*TRAIN, *arguments)
     assert code == (0 if message is None else 1)
     assert (message or "") in err
@@ -148,7 +150,7 @@ def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str
         ((*TRAIN, "--set", "dropout=abc"), "0 <= dropout < 1, got 'abc'"),
         ((*TRAIN, "--set", "init=5"), "unknown init 5"),
         ((*TRAIN, "--set", "K"), "expected a setting as name=value"),
-        ((*TRAIN, "--set", "K=0"), "expected K to be a whole number >= 1, got 0"),
+        ((*TRAIN, "--set", "K=0"), "expected K to be an integer >= 1, got 0"),
         ((*TRAIN, "--lr", "-1"), "expected lr to be a finite number >= 0"),
         ((*TRAIN, "--loss", "hinge"), "unknown loss 'hinge'"),
         ((*TRAIN, "--device", "gpu"), "expected a device of this machine, such as 'cpu', got 'gpu'"),
@@ -156,7 +158,7 @@ def test_splits_can_be_chosen(run: Run, arguments: tuple[str, ...], message: str
         (("train", "--dataset", "karate", "--model", "GCN"), "nodes of each class"),
     ],
 )
-def test_mistakes_are_one_line_before_any_work(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_train_options_are_one_line_errors(run: Run, arguments: tuple[str, ...], message: str) -> None:
     code, out, err = run(*arguments)
     assert code == 1
     assert message in err
@@ -165,34 +167,36 @@ def test_mistakes_are_one_line_before_any_work(run: Run, arguments: tuple[str, .
     assert not Path("model.safetensors").exists()
 
 
-def test_unknown_options_and_verbs_are_usage_errors(run: Run) -> None:
-    assert run("trian")[0] == 2
+def test_unknown_options_and_commands_are_usage_errors(run: Run) -> None:
+    code, _, err = run("trian")
+    assert code == 2
+    assert "Did you mean 'train'?" in err
     assert run(*TRAIN, "--sed", "1")[0] == 2
     assert "Usage" in run()[1]
 
 
-def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe, longer = loop._progress_text, (*TRAIN, "--max-epochs", "40")
-
-    def interrupted(record: Epoch) -> str:
-        if record.epoch == 30:
-            raise KeyboardInterrupt
-        return describe(record)
-
-    monkeypatch.setattr(loop, "_progress_text", interrupted)
-    code, _, err = run(*longer)
-    assert code == 130
-    assert "the same command goes on from model.safetensors.checkpoint" in err
-    assert Path("model.safetensors.checkpoint").exists()
-    monkeypatch.setattr(loop, "_progress_text", describe)
-    assert run(*longer)[0] == 0
+def test_interrupted_training_resumes_to_the_same_model(run: Run) -> None:
+    """The process starts with SIGINT ignored, as background processes of shells do."""
+    command = [sys.executable, "-m", "edgeproof", *LONG_TRAIN]
+    ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=ignore)
+    checkpoint = Path("model.safetensors.checkpoint")
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "interrupted; the same command resumes from model.safetensors.checkpoint"
+    assert "Traceback" not in err
+    assert run(*LONG_TRAIN)[0] == 0
+    assert not checkpoint.exists()
     resumed = Path("model.safetensors").read_bytes()
-    assert not Path("model.safetensors.checkpoint").exists()
-    run(*longer)
+    assert run(*LONG_TRAIN)[0] == 0
     assert Path("model.safetensors").read_bytes() == resumed
 
 
-def test_datasets_lists_what_is_here(run: Run, tmp_path: Path) -> None:
+def test_datasets_lists_local_and_missing_datasets(run: Run, tmp_path: Path) -> None:
     data = ep.datasets.csbm()
     ep.datasets.write_npz(data, tmp_path / "cora.npz")
     code, out, _ = run("datasets", "--root", str(tmp_path))
@@ -204,39 +208,28 @@ def test_datasets_lists_what_is_here(run: Run, tmp_path: Path) -> None:
     assert "downloaded on first use" in out
 
 
-def test_info_shows_the_kernels(run: Run) -> None:
+def test_info_shows_versions_and_kernels(run: Run) -> None:
     code, out, _ = run("info")
     assert code == 0
     assert "reference" in out
     assert ep.__version__ in out
 
 
-def test_help_teaches(run: Run) -> None:
-    for verb in ("demo", "train", "report", "datasets", "info"):
-        code, out, _ = run(verb, "--help")
-        assert code == 0
-        assert "Usage" in out
-    assert "Example: edgeproof train" in run("train", "--help")[1]
-    assert "edgeproof[logging]" in run("train", "--help")[1]
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("reproduce", "results")])
+def test_help_has_usage_and_example(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"edgeproof {command}" in out
+    assert "Example" in out
+
+
+def test_train_help(run: Run) -> None:
+    out = run("train", "--help")[1]
+    assert "edgeproof[logging]" in out
     assert run("--version")[1] == f"edgeproof {ep.__version__}\n"
 
 
-def test_the_installed_command_works(tmp_path: Path) -> None:
-    command = Path(sys.executable).with_name("edgeproof")
-    if not command.exists():
-        pytest.skip("edgeproof is not installed beside this Python")
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"edgeproof {ep.__version__}\n"
-
-
-def test_importing_needs_nothing_optional() -> None:
-    script = "import sys, json, edgeproof;print(json.dumps([name for name in ('ogb', 'ray') if name in sys.modules]))"
-    environment = {**os.environ, "PYTHONPATH": "src"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout) == []
-
-
-def test_options_parse() -> None:
+def test_parse_options() -> None:
     assert parse_settings(["a=1", "b=x=y", "c=[1, 2]", "d=true", "e="]) == {
         "a": 1,
         "b": "x=y",
@@ -248,9 +241,9 @@ def test_options_parse() -> None:
     assert parse_device("auto").type in ("cpu", "cuda")
 
 
-def test_adversarial_training_from_the_command_line(run: Run) -> None:
+def test_adversarial_training(run: Run) -> None:
     attack = ("--attack", "LRBCD", "--attack-set", "steps=2", "--attack-set", "block_size=5000", "--local", "0.5")
-    code, _, err = run(*TRAIN, *attack, "--epsilon", "0.1", "--self-training", "--train-set", "averaging=0.5")
+    code, _, err = run(*TRAIN, *attack, "--epsilon", "0.1", "--self-training", "--averaging", "0.5")
     assert code == 0, err
     result = Result.read("model.safetensors.json")
     expected = ep.attacks.LRBCD(steps=2, block_size=5000, lr=2000.0)
@@ -259,12 +252,12 @@ def test_adversarial_training_from_the_command_line(run: Run) -> None:
     assert result.training["averaging"] == 0.5
     assert result.training["label_accuracy"] > 0.4
     assert result.split["test_nodes_seen"] == 0
-    # What was kept while it ran is gone.
+    # The checkpoint is removed.
     assert sorted(path.name for path in Path().iterdir()) == ["model.safetensors", "model.safetensors.json"]
 
 
-def test_the_attack_of_a_preset_may_have_other_settings(run: Run) -> None:
-    preset = ("--preset", "sturdy", "--no-self-training", "--train-set", "min_epochs=0")
+def test_attack_set_changes_the_attack_of_a_preset(run: Run) -> None:
+    preset = ("--preset", "sturdy", "--no-self-training", "--min-epochs", "0")
     code, _, err = run(*TRAIN, *preset, "--attack-set", "steps=2", "--attack-set", "block_size=5000")
     assert code == 0, err
     training = Result.read("model.safetensors.json").training
@@ -272,8 +265,8 @@ def test_the_attack_of_a_preset_may_have_other_settings(run: Run) -> None:
     assert (training["epsilon"], training["local"], training["weight_decay"]) == (1.5, 2.0, 5e-3)
 
 
-def test_the_label_models_of_a_preset_may_have_other_settings(run: Run) -> None:
-    preset = ("--preset", "sturdy", "--train-set", "min_epochs=0", "--train-set", "label_models=1")
+def test_label_set_changes_the_label_models_of_a_preset(run: Run) -> None:
+    preset = ("--preset", "sturdy", "--min-epochs", "0", "--label-models", "1")
     attack = ("--attack", "DICE", "--epsilon", "0.1")
     code, _, err = run(*TRAIN, *preset, *attack, "--label-set", "dropout=0.5", "--label-set", "hidden_channels=8")
     assert code == 0, err
@@ -281,22 +274,22 @@ def test_the_label_models_of_a_preset_may_have_other_settings(run: Run) -> None:
     assert all(part in labeller for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
 
 
-def test_models_of_another_kind_label(run: Run) -> None:
+def test_label_model_option(run: Run) -> None:
     assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
     assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]
     assert "hidden_channels=8" in Result.read("model.safetensors.json").training["labeller"]
     for wrong, message in (
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
-        (("--label-set", "dropout=0.8"), "expected --label-model beside --label-set dropout=0.8"),
-        (("--label-model", "GCN", "--no-self-training"), "expected no label models with --no-self-training, got GCN"),
+        (("--label-set", "dropout=0.8"), "expected --label-model together with --label-set dropout=0.8"),
+        (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training, got GCN"),
     ):
         code, _, err = run(*TRAIN, *wrong)
         assert code == 1
         assert message in err
 
 
-def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) -> None:
+def test_model_trained_as_released_is_attacked_on_the_same_split(run: Run) -> None:
     run(*TRAIN, "--protocol", "as_released")
     trained = Result.read("model.safetensors.json")
     assert trained.split["rule"] == "as_released"
@@ -308,32 +301,32 @@ def test_a_model_trained_as_released_is_evaluated_on_the_same_nodes(run: Run) ->
     assert attacked.score() == trained.score()
 
 
-def test_a_run_that_breaks_down_leaves_its_best_model_and_that_of_others(
+def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(*TRAIN)[0] == 0
     files = [Path("model.safetensors"), Path("model.safetensors.json")]
     before = [path.read_bytes() for path in files]
-    # Before anything was learned: there is nothing to keep.
+    # Without a finished epoch there is nothing to save.
     code, _, err = run(*TRAIN, "--lr", "1e30", "--self-training")
     assert code == 1
     assert "label model 1 of 1" in err
     assert "no longer finite" in err
     assert "named below" not in err
 
-    def breaks_down(network: ep.models.GPRGNN, *_: object, **__: object) -> None:
+    def diverge(network: ep.models.GPRGNN, *_: object, **__: object) -> None:
         network.gamma.data.fill_(3)
         raise FloatingPointError("the model has the parameters of its best epoch, 4")
 
-    monkeypatch.setattr(ep, "train", breaks_down)
+    monkeypatch.setattr(ep, "train", diverge)
     code, _, err = run(*TRAIN)
     assert code == 1
-    assert "the parameters named below are in model.safetensors.last-good" in err
+    assert "saved the parameters named below to model.safetensors.last-good" in err
     assert bool((ep.load("model.safetensors.last-good").gamma == 3).all())  # type: ignore[operator]
     assert [path.read_bytes() for path in files] == before
 
 
-def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> None:
+def test_num_seen_of_other_splits(run: Run) -> None:
     run(*TRAIN, "--protocol", "as_released")
     seen = Result.read("model.safetensors.json").split["test_nodes_seen"]
     run("attack", "--model", "model.safetensors", "--attack", "DICE", "-e", "0.1", "--split-seed", "0")
@@ -342,7 +335,7 @@ def test_named_splits_are_compared_with_what_the_model_has_seen(run: Run) -> Non
     assert Result.read("attack.json").split["test_nodes_seen"] > 0
 
 
-def test_labels_of_no_worth_are_one_line_and_in_the_result(run: Run) -> None:
+def test_label_warning_is_one_line_and_stored(run: Run) -> None:
     code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
     assert code == 0
     assert err.startswith("warning: EP101: the pseudo-labels are hardly better than a constant prediction")

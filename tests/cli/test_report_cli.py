@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import edgeproof as ep
-from edgeproof.cli import demo
+from edgeproof.cli._demo import DemoSettings, run_demo
 from edgeproof.evaluation.result import Result
 from edgeproof.report import Outcomes, nodes_file, read
 
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def tested(run: Run) -> Path:
-    """A folder with all that the commands save about one model."""
+    """Return a folder with the files of all commands for one model."""
     model = ("--model", "runs/model.safetensors")
     noise = ("--samples", "300", "--choosing-samples", "20", "--p-add", "0.001", "--p-del", "0.4")
     for arguments in (
@@ -29,7 +29,7 @@ def tested(run: Run) -> Path:
     return Path("runs")
 
 
-def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
+def test_report_of_a_folder(run: Run, tested: Path) -> None:
     code, out, err = run("report", str(tested), "--out", "out/report.html", "--title", "One [bold] model")
     assert code == 0, err
     assert "1 model   report: out/report.html" in out
@@ -38,13 +38,11 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     (found,) = read([tested])
     assert [row.attack for row in found.attacks[0].rows] == ["DICE", "FGSM", "FGSM"]
     assert found.filter is not None
-    assert found.filter.gamma == tuple(
-        ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist()  # as it was saved, so as it is
-    )
+    assert found.filter.gamma == tuple(ep.analysis.coefficients(ep.load("runs/model.safetensors")).gamma.tolist())
     assert found.certificate is not None
     for command in ("train", "attack", "evaluate", "certify", "report"):
         assert f"edgeproof {command} " in page
-    # Single nodes are kept by their ids in the whole graph.
+    # Outcomes are stored by node ids of the whole graph.
     outcomes = Outcomes.load(nodes_file(tested / "evaluation.json"))
     split = ep.splits.inductive(ep.datasets.load("csbm"), 0)
     assert outcomes.nodes.tolist() == split.test.ids[split.test.nodes].tolist()
@@ -52,12 +50,12 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
     for number, (attack, epsilon) in enumerate(outcomes.keys):
         share = float((outcomes.margins[number] > 0).double().mean())
         assert share == pytest.approx(result.score("test", attack, epsilon))
-    # The page takes the place of nothing that it is about.
+    # The report never overwrites its input files.
     for name in ("model.safetensors", "evaluation.json", "evaluation.json.nodes", "certificate"):
         before = (tested / name).read_bytes()
         code, _, err = run("report", str(tested), "--out", f"out/../runs/{name}")
         assert code == 1
-        assert "expected another --out than the files to report on" in err
+        assert "expected --out to differ from the files to report on" in err
         assert (tested / name).read_bytes() == before
 
 
@@ -70,7 +68,7 @@ def test_a_folder_becomes_a_page(run: Run, tested: Path) -> None:
         (("odd.json", "--out", "/dev/null/x"), "cannot write /dev/null/x"),
     ],
 )
-def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_report_options_are_one_line_errors(run: Run, arguments: tuple[str, ...], message: str) -> None:
     Path("odd.json").write_text("{")
     code, _, err = run("report", *arguments)
     assert code == 1
@@ -78,16 +76,21 @@ def test_mistakes_are_one_line(run: Run, arguments: tuple[str, ...], message: st
     assert not Path("report.html").exists()
 
 
-def test_the_demo_tells_and_writes_everything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With hardly any steps: what the real one finds is in the README."""
-    few = ep.attacks.LRBCD(steps=1, block_size=500)
-    monkeypatch.setattr(demo, "_TRAINING", few)
-    monkeypatch.setattr(demo, "_ATTACKS", (few, ep.attacks.PRBCD(steps=1, fine_tune_steps=0, block_size=500)))
-    monkeypatch.setattr(demo, "_EPOCHS", (10, 2))
-    monkeypatch.setattr(demo, "_SAMPLES", 300)
+def test_demo_prints_and_writes_all_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Very few steps; the README shows the results with the default settings."""
+    attack = ep.attacks.LRBCD(steps=1, block_size=500)
+    settings = DemoSettings(
+        training_attack=attack,
+        attacks=(attack, ep.attacks.PRBCD(steps=1, fine_tune_steps=0, block_size=500)),
+        regular_epochs=10,
+        adversarial_epochs=2,
+        samples=300,
+    )
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = run("demo", "--quiet", "--out", "here/report.html")
-    assert code == 0, err
+    run_demo(tmp_path / "out" / "report.html", settings, progress=False)
+    out = capsys.readouterr().out
     for line in (
         "clean",
         "LRBCD, epsilon 0.05",
@@ -96,8 +99,8 @@ def test_the_demo_tells_and_writes_everything(run: Run, monkeypatch: pytest.Monk
         "filter of GPRGNN",
     ):
         assert line in out
-    assert "…" not in out  # nothing is cut off in a narrow terminal
+    assert "…" not in out  # no cell is truncated
     assert out.strip().splitlines()[-1].startswith("Next: edgeproof train ")
-    page = Path("here/report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for name in ("GCN, regular", "GCN, adversarial", "GPRGNN, regular", "GPRGNN, adversarial"):
         assert f"<h3>{name}</h3>" in page

@@ -60,7 +60,7 @@ def test_other_json_files_are_rejected(tmp_path: Path, content: str, message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"values": {"accuracy": []}}, "expected accuracies at"),
+        ({"values": {"accuracy": []}}, r"expected accuracies at \[\(0.1,\)\], got \[\]"),
         ({"values": {"accuracy": [[0.1, 1.5]]}}, "expected accuracies from 0 to 1"),
         ({"values": {}}, "KeyError"),
         ({"command": None}, "command is None"),

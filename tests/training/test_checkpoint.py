@@ -124,7 +124,7 @@ def test_checkpoint_of_another_run_is_refused(split: Split, sbm: Data, path: Pat
 def test_damaged_checkpoint_is_refused(split: Split, path: Path) -> None:
     options = {**OPTIONS, "max_epochs": 3}
     path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+    with pytest.raises(ValueError, match="damaged or not a safetensors file"):
         ep.train(build(), split, checkpoint=path, **options)  # type: ignore[arg-type]
     ep.save(build(), path)
     with pytest.raises(ValueError, match="is not a training checkpoint"):
@@ -142,7 +142,7 @@ def test_checkpoint_of_another_run_raises_before_training(split: Split, path: Pa
     model = untrainable("ChebNetII")(21, 2, hidden_channels=16)
     path.write_bytes(b"nonsense")
     for self_training in (False, True):
-        with pytest.raises(ValueError, match="damaged, or no safetensors file"):
+        with pytest.raises(ValueError, match="damaged or not a safetensors file"):
             ep.train(model, split, checkpoint=path, self_training=self_training, **options)  # type: ignore[arg-type]
     path.unlink()
     ep.train(build(), split, checkpoint=path, self_training=True, label_models=2, **options)  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ def test_unknown_labels_change_only_reported_accuracy(every: int, split: Split) 
         view = getattr(split, stage)
         wrong = replace(view, data=view.data.clone())
         wrong.data.y[nodes[3]] = -1
-        with pytest.raises(ValueError, match=f"class is known, got 1 with label -1, such as node {int(nodes[3])}"):
+        with pytest.raises(ValueError, match=f"labelled nodes, got 1 with label -1, such as node {int(nodes[3])}"):
             ep.train(build(), replace(split, **{stage: wrong}), **SHORT)
     threat = {"attack": ep.attacks.LRBCD(steps=2, block_size=100), "epsilon": 0.1}
     histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **SHORT) for parts in (split, blind)]

@@ -62,7 +62,7 @@ def test_train_command_writes_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(read(tmp_path / "logs")["loss/val"]) == set(range(3))
 
 
-@pytest.mark.parametrize("verb", [["train", "--dataset", "csbm", "--model", "GCN"], ["reproduce", "fig:karate"]])
+@pytest.mark.parametrize("verb", [["train", "--dataset", "csbm", "--model", "GCN"], ["reproduce", "run", "fig:karate"]])
 def test_missing_tensorboard_raises_before_training(
     verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -323,7 +323,7 @@ class LRBCD(ProjectedAscent):
         steps: Number of steps, with resampling after each.
         block_size: Number of pairs per block.
         lr: Learning rate. The paper's value, 100, is meant for local budgets; without them, 3 makes a far stronger attack
-            (``edgeproof reproduce fig14``).
+            (``edgeproof reproduce run fig14``).
         samples: Number of discretizations tried at the end: the largest weights, and random draws.
         loss: Name of the loss to maximize; see :mod:`edgeproof.losses`.
 

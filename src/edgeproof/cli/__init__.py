@@ -1,4 +1,4 @@
-"""The command line: each verb a thin wrapper over public functions."""
+"""Command line; one module per command, which imports torch only when it runs."""
 
 from edgeproof.cli.app import main
 

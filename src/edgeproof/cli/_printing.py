@@ -1,47 +1,68 @@
-"""What is printed, as wide as it has to be."""
+"""Printing to terminals: tables, and one-line errors and warnings."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
+from edgeproof._warnings import EdgeproofWarning
 
-from edgeproof.evaluation.checks import EvaluationWarning
-from edgeproof.experiments.engines import EngineWarning
-from edgeproof.experiments.store import StoreWarning
-from edgeproof.training.self_training import LabelWarning
+if TYPE_CHECKING:
+    from rich.table import Table
 
-# Columns of what is not printed in a terminal: it is read by a program, or later.
-_WIDE = 240
-_OURS = (EvaluationWarning, EngineWarning, LabelWarning, StoreWarning)
+# Width if standard output is not a terminal.
+_WIDTH = 240
+
+
+def command_line() -> str:
+    """Return the command that is running, as it would be typed into a shell."""
+    return shlex.join(["edgeproof", *sys.argv[1:]])
 
 
 def print_table(table: Table) -> None:
-    """Print a table whole: in a terminal too narrow for its words and figures, lines go on in the next."""
-    console = Console() if sys.stdout.isatty() else Console(width=_WIDE)
-    roomy = Console(width=10 * _WIDE)
+    """Print a table without truncating cells; lines wrap if the terminal is too narrow."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
+    unlimited = Console(width=10 * _WIDTH)
     for column in table.columns:
-        needed = [roomy.measure(cell) for cell in (column.header, *column.cells)]
-        column.min_width = max(one.maximum if column.no_wrap else one.minimum for one in needed)
-    least = Measurement.get(roomy, roomy.options, table).minimum
-    if console.width < least:
-        console = Console(width=least)
+        sizes = [unlimited.measure(cell) for cell in (column.header, *column.cells)]
+        column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+    width = Measurement.get(unlimited, unlimited.options, table).minimum
+    if console.width < width:
+        console = Console(width=width)
     console.print(table)
 
 
+def print_line(message: str) -> None:
+    """Print one line to standard error, unchanged and without wrapping."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def print_error(message: str) -> None:
+    """Print an error to standard error."""
+    _print_labelled("error", "red", message)
+
+
 def print_warning(message: str) -> None:
-    """One line on standard error."""
-    Console(stderr=True, highlight=False).print(f"[bold yellow]warning:[/] {escape(message)}", soft_wrap=True)
+    """Print a warning to standard error."""
+    _print_labelled("warning", "yellow", message)
 
 
-def warn_in_one_line() -> None:
-    """Show what this package warns of as it shows errors, each only once; others' warnings stay as they are."""
-    others, told = warnings.showwarning, set[str]()
+def _print_labelled(label: str, color: str, message: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[bold {color}]{label}:[/] {escape(message)}", soft_wrap=True)
+
+
+def print_warnings_in_one_line() -> None:
+    """Print every :class:`~edgeproof._warnings.EdgeproofWarning` once and in one line; other warnings are unchanged."""
+    show_others, printed = warnings.showwarning, set[str]()
 
     def show(
         message: Warning | str,
@@ -51,14 +72,13 @@ def warn_in_one_line() -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        if file is not None or not issubclass(category, _OURS):
-            others(message, category, filename, lineno, file, line)
-        elif str(message) not in told:
-            told.add(str(message))
+        if file is not None or not issubclass(category, EdgeproofWarning):
+            show_others(message, category, filename, lineno, file, line)
+        elif str(message) not in printed:
+            printed.add(str(message))
             print_warning(str(message))
 
     warnings.showwarning = show
     if not sys.warnoptions:
-        # Python's own "once" forgets what was told whenever filters change somewhere.
-        for category in _OURS:
-            warnings.simplefilter("always", category)
+        # The "once" action forgets printed warnings whenever a filter changes.
+        warnings.simplefilter("always", EdgeproofWarning)

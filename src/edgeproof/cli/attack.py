@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import edgeproof as ep
-from edgeproof.cli._options import Device, Quiet, Root, parse_device, parse_settings
-from edgeproof.cli._target import (
+from edgeproof.cli._options import (
+    AttackName,
     Count,
     Dataset,
+    Device,
     Epsilons,
     Local,
     Model,
+    Quiet,
+    Root,
     SplitName,
     SplitSeed,
-    check_files,
-    check_target,
-    load_target,
-    result_of,
+    parse_device,
+    parse_settings,
 )
-from edgeproof.datasets import write_npz
-from edgeproof.evaluation import AttackScore
-from edgeproof.evaluation.result import Score
-from edgeproof.report import Outcomes, nodes_file
+from edgeproof.cli._printing import print_table
+
+if TYPE_CHECKING:
+    from edgeproof.attacks import AttackResult
 
 
 def attack(
     model: Model,
-    attack: Annotated[str, typer.Option(help=f"One of: {', '.join(ep.attacks.available())}.")] = "PRBCD",
+    attack: AttackName = "PRBCD",
     epsilon: Epsilons = [0.1],  # noqa: B006
     local: Local = None,
     count: Count = "incident",
@@ -42,74 +41,87 @@ def attack(
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A setting of the attack as name=value, such as steps=100 or loss=log_margin; repeatable."
+            "--set", help="Setting of the attack as name=value, such as steps=100 or loss=log_margin; repeatable."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Where the result goes; what became of each node goes beside it, with .nodes added.")
+        Path, typer.Option(help="Result file; per-node outcomes go to the same name with .nodes added.")
     ] = Path("attack.json"),
     graph: Annotated[
         Path | None,
-        typer.Option(
-            help="Where the perturbed graph goes, as .npz; with several epsilons one file each, its epsilon added."
-        ),
+        typer.Option(help="File of the perturbed graph (.npz); several epsilons give one file each, named by epsilon."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the attack's random choices.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the attack.")] = 0,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Attack the test nodes of a model, and write down what became of its accuracy.
+    """Attack the test nodes of a model, and write its accuracy under attack to a result file.
 
     Example: [bold]edgeproof attack --model model.safetensors --attack LRBCD -e 0.1 -e 0.25 --local 0.5[/]
     """
-    place = parse_device(device)
-    chosen = ep.attacks.build(attack, parse_settings(setting or []))
+    from edgeproof.cli._target import check_files, check_target, load_target, result_of
+    from edgeproof.evaluation import AttackScore
+    from edgeproof.evaluation.result import Score
+
+    torch_device = parse_device(device)
+    built = ep.attacks.build(attack, parse_settings(setting))
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
-    known = check_target(model, dataset, split, epsilon)
-    aim = load_target(model, dataset, split, split_seed, known, root, place)
-    view = aim.split.test
+    trained = check_target(model, dataset, split, epsilon)
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    view = target.split.test
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)
-    results = chosen(aim.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
-    for path, result in zip(graphs, results, strict=False):
-        write_npz(result.data, path)
-    name = type(chosen).__name__
+    attacked = built(target.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
+    results = dict(zip(epsilon, attacked, strict=True))
+    for path, result in zip(graphs, attacked, strict=False):
+        ep.datasets.write_npz(result.data, path)
+    name, clean_accuracy = type(built).__name__, attacked[0].clean_accuracy
     written = result_of(
-        aim,
+        target,
         seed,
-        place,
+        torch_device,
         scores=(
-            Score("test", "clean", 0.0, results[0].clean_accuracy),
-            *(Score("test", name, share, result.accuracy) for share, result in zip(epsilon, results, strict=True)),
+            Score("test", "clean", 0.0, clean_accuracy),
+            *(Score("test", name, value, result.accuracy) for value, result in results.items()),
         ),
         threat={
             "local": local,
             "count": count,
-            "budgets": {str(share): budget.total for share, budget in zip(epsilon, budgets, strict=True)},
-            "attacks": {name: repr(chosen)},
+            "budgets": {str(value): result.budget.total for value, result in results.items()},
+            "attacks": {name: repr(built)},
             "rows": [
                 AttackScore(
-                    name, share, one.budget.total, one.flips.size(1), one.accuracy, one.seconds["total"]
+                    name, value, result.budget.total, result.flips.size(1), result.accuracy, result.seconds["total"]
                 )._asdict()
-                for share, one in zip(epsilon, results, strict=True)
+                for value, result in results.items()
             ],
         },
     )
-    found = {(name, share): one for share, one in zip(epsilon, results, strict=True)}
-    Outcomes.of(found, view.data, view.nodes, view.ids[view.nodes]).save(nodes_file(out))
+    outcomes = ep.report.Outcomes.of(
+        {(name, value): result for value, result in results.items()}, view.data, view.nodes, view.ids[view.nodes]
+    )
+    outcomes.save(ep.report.nodes_file(out))
     written.write(out)
-    table = Table(title=f"{name} on {written.model['name']}, {aim.dataset}: clean {results[0].clean_accuracy:.1%}")
+    _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}")
+    print(f"result: {out}" + "".join(f"   graph: {path}" for path in graphs))
+
+
+def _print(results: dict[float, AttackResult], title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title)
     for column in ("epsilon", "budget", "flips", "accuracy", "seconds"):
         table.add_column(column, justify="right")
-    for share, result in zip(epsilon, results, strict=True):
-        flips = str(result.flips.size(1))
+    for epsilon, result in results.items():
         table.add_row(
-            f"{share:g}", str(result.budget.total), flips, f"{result.accuracy:.1%}", f"{result.seconds['total']:.1f}"
+            f"{epsilon:g}",
+            str(result.budget.total),
+            str(result.flips.size(1)),
+            f"{result.accuracy:.1%}",
+            f"{result.seconds['total']:.1f}",
         )
-    Console().print(table)
-    listed = "".join(f"   graph: {path}" for path in graphs)
-    Console().print(f"result: {out}{listed}", highlight=False, soft_wrap=True, markup=False)
+    print_table(table)
 
 
 def _graph_files(graph: Path | None, epsilons: list[float]) -> list[Path]:
@@ -117,4 +129,4 @@ def _graph_files(graph: Path | None, epsilons: list[float]) -> list[Path]:
         return []
     if len(epsilons) == 1:
         return [graph]
-    return [graph.with_name(f"{graph.stem}-{share:g}{graph.suffix}") for share in epsilons]
+    return [graph.with_name(f"{graph.stem}-{epsilon:g}{graph.suffix}") for epsilon in epsilons]

@@ -2,90 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import edgeproof as ep
 from edgeproof._files import check_writable
-from edgeproof.certificates.class_counts import check_same_run
-from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
-from edgeproof.cli._options import Device, Quiet, Root, parse_device
-from edgeproof.cli._target import Dataset, Model, SplitName, SplitSeed, check_target, load_target, result_of
-from edgeproof.evaluation.result import Score
+from edgeproof.cli._options import Dataset, Device, Model, Quiet, Root, SplitName, SplitSeed, parse_device
+from edgeproof.cli._printing import print_table
 
+if TYPE_CHECKING:
+    import torch
+
+    from edgeproof.certificates import Certificate, ClassCounts, SparseSmoothing
+    from edgeproof.cli._target import EvalTarget
+
+# Largest radius shown, plus one.
 _SHOWN = 8
+_DEFAULT_SAMPLES = 100_000
 
 
 def certify(
     model: Model,
-    p_add: Annotated[float, typer.Option(help="Noise: probability that a pair that is no edge is added.")] = 0.01,
+    p_add: Annotated[float, typer.Option(help="Noise: probability that a missing edge is added.")] = 0.01,
     p_del: Annotated[float, typer.Option(help="Noise: probability that an edge is deleted.")] = 0.6,
     samples: Annotated[
         int | None,
         typer.Option(
-            help="Random graphs that bound probabilities: 100,000 by default, or with --merge those that --votes has."
+            help="Number of Monte Carlo samples for the confidence bounds. Default: 100,000, or with --merge the number "
+            "in --votes."
         ),
     ] = None,
-    choosing_samples: Annotated[int, typer.Option(help="Random graphs, others, that choose each node's class.")] = 1000,
-    alpha: Annotated[float, typer.Option(help="How often a node's statement may be wrong.")] = 0.05,
+    choosing_samples: Annotated[
+        int, typer.Option(help="Number of separate samples that choose the predicted class of each node.")
+    ] = 1000,
+    alpha: Annotated[float, typer.Option(help="Error probability of each node's certificate.")] = 0.05,
     dataset: Dataset = None,
     split: SplitName = None,
     split_seed: SplitSeed = None,
     out: Annotated[
-        Path, typer.Option(help="Where the certificate goes; the result goes beside it, with .json added.")
+        Path, typer.Option(help="File of the certificate; its result file has the same name with .json added.")
     ] = Path("certificate.safetensors"),
-    memory: Annotated[float | None, typer.Option(help="Gigabytes that a batch of random graphs may take.")] = None,
-    seed: Annotated[int, typer.Option(help="Which random graphs; use different ones on different machines.")] = 0,
+    memory: Annotated[float | None, typer.Option(help="Gigabytes available for a batch of samples.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the samples; use a different one on each machine.")] = 0,
     votes: Annotated[
         Path | None,
-        typer.Option(
-            help="Keep the votes in this file, and go on from it: to add samples later, or to merge those of several machines."
-        ),
+        typer.Option(help="File of the class counts, to add samples later or to merge the counts of several machines."),
     ] = None,
     merge: Annotated[
         list[Path] | None,
-        typer.Option(help="Add the votes of this file, of the same question and another seed; repeatable."),
+        typer.Option(help="File of class counts to add, from the same run with another seed; repeatable."),
     ] = None,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Certify a model's answers at its test nodes: which added and deleted edges cannot change them, whoever chooses them.
+    """Certify predictions at the test nodes against added and deleted edges, by sparse randomized smoothing.
 
-    The answers are those of the smoothed model, which asks the model about many random graphs around the one at hand. An
-    interrupted run goes on where it stopped when the same command is given again.
+    The certified predictions are those of the smoothed classifier: the majority vote of the model over random perturbations of
+    the graph. If it is interrupted, the same command resumes.
 
-    On several machines: give each a seed and a file of its own (--seed 1 --votes one.votes), and then one of them, once more,
-    the files of the others (--seed 1 --votes one.votes --merge two.votes): the counts add up.
+    On several machines, use a seed and a file per machine (--seed 1 --votes one.votes), then repeat one of the commands with
+    the other files (--seed 1 --votes one.votes --merge two.votes); the counts are added.
 
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
     """
-    place = parse_device(device)
+    from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
+    from edgeproof.cli._target import check_target, load_target
+
+    torch_device = parse_device(device)
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
     check_alpha(alpha)
+    merge = merge or []
     result_file, checkpoint = out.with_name(out.name + ".json"), votes or out.with_name(out.name + ".votes")
-    _check_apart((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *(merge or [])))
-    others = [ep.certificates.ClassCounts.load(path) for path in merge or []]
+    _check_paths((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *merge))
+    others = {path: ep.certificates.ClassCounts.load(path) for path in merge}
     if samples is None:
-        samples = ep.certificates.ClassCounts.load(votes).samples if merge and votes and votes.exists() else 100_000
-    known = check_target(model, dataset, split, [])
-    aim = load_target(model, dataset, split, split_seed, known, root, place)
-    view = aim.split.test
+        can_reuse = merge and votes is not None and votes.exists()
+        samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
+    trained = check_target(model, dataset, split, [])
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    view = target.split.test
     labels = node_labels(view.data, view.nodes)
-    # Whatever could be wrong is told before anything is counted.
-    run, classes = smoothing.run_fingerprint(aim.model, view.data, view.nodes)
-    for path, other in zip(merge or [], others, strict=True):
-        check_same_run(other.run, run, str(path))
-        if seed in other.streams:
-            raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
-    smoothing.check_samples(samples + sum(other.samples for other in others), alpha, classes)
+    _check_counts(smoothing, target, others, seed=seed, samples=samples, alpha=alpha)
     try:
-        counted = smoothing.sample_counts(
-            aim.model,
+        counts = smoothing.sample_counts(
+            target.model,
             view.data,
             view.nodes,
             samples,
@@ -97,64 +101,99 @@ def certify(
         )
     except KeyboardInterrupt:
         if checkpoint.exists():
-            message = _what_there_is(checkpoint)
-            Console(stderr=True, highlight=False).print(message, soft_wrap=True, markup=False)
+            raise KeyboardInterrupt(_how_to_resume(checkpoint)) from None
         raise
-    together = ep.certificates.merge_counts([counted, *others])
-    certificate = smoothing.certify_counts(together, alpha, labels=labels)
+    merged = ep.certificates.merge_counts([counts, *others.values()])
+    certificate = smoothing.certify_counts(merged, alpha, labels=labels)
     certificate.save(out)
+    _write_result(result_file, target, certificate, merged, seed=seed, alpha=alpha, device=torch_device)
+    if votes is None:
+        checkpoint.unlink(missing_ok=True)
+    _print(certificate, target.dataset)
+    print(
+        f"abstained at {int(certificate.abstained.sum())} of {certificate.prediction.numel()} nodes   "
+        f"certificate: {out}   result: {result_file}"
+    )
+
+
+def _check_counts(
+    smoothing: SparseSmoothing,
+    target: EvalTarget,
+    others: dict[Path, ClassCounts],
+    *,
+    seed: int,
+    samples: int,
+    alpha: float,
+) -> None:
+    """Raise before sampling if counts cannot be merged, or if there are too few samples to certify anything."""
+    from edgeproof.certificates.class_counts import check_same_run
+
+    view = target.split.test
+    run, classes = smoothing.run_fingerprint(target.model, view.data, view.nodes)
+    for path, other in others.items():
+        check_same_run(other.run, run, str(path))
+        if seed in other.streams:
+            raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
+    smoothing.check_samples(samples + sum(other.samples for other in others.values()), alpha, classes)
+
+
+def _write_result(
+    path: Path,
+    target: EvalTarget,
+    certificate: Certificate,
+    counts: ClassCounts,
+    *,
+    seed: int,
+    alpha: float,
+    device: torch.device,
+) -> None:
+    from edgeproof.cli._target import result_of
+    from edgeproof.evaluation.result import Score
+
     radii = [(r_add, 0) for r_add in range(certificate.grid.size(1))]
     radii += [(0, r_del) for r_del in range(1, certificate.grid.size(2))]
     added, deleted = certificate.average_certifiable_radius
-    result_of(
-        aim,
-        seed,
-        place,
-        scores=tuple(
-            Score("test", f"certified, {r_add} added, {r_del} deleted", 0.0, certificate.accuracy(r_add, r_del))
-            for r_add, r_del in radii
-        ),
-        threat={
-            "p_add": p_add,
-            "p_del": p_del,
-            "samples": certificate.samples,
-            "streams": [[one, *counts] for one, counts in sorted(together.streams.items())],
-            "alpha": alpha,
-            "abstained": float(certificate.abstained.double().mean()),
-            "average_certifiable_radius": {"added": added, "deleted": deleted},
-        },
-    ).write(result_file)
-    if votes is None:
-        checkpoint.unlink(missing_ok=True)
-    table = Table(title=f"Certified accuracy, {aim.dataset}: added edges down, deleted edges across")
+    threat: dict[str, Any] = {
+        "p_add": certificate.p_add,
+        "p_del": certificate.p_del,
+        "samples": certificate.samples,
+        "streams": [[stream, *sizes] for stream, sizes in sorted(counts.streams.items())],
+        "alpha": alpha,
+        "abstained": float(certificate.abstained.double().mean()),
+        "average_certifiable_radius": {"added": added, "deleted": deleted},
+    }
+    scores = tuple(
+        Score("test", f"certified, {r_add} added, {r_del} deleted", 0.0, certificate.accuracy(r_add, r_del))
+        for r_add, r_del in radii
+    )
+    result_of(target, seed, device, scores=scores, threat=threat).write(path)
+
+
+def _print(certificate: Certificate, dataset: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Certified accuracy, {dataset}: added edges down, deleted edges across")
     columns = range(min(_SHOWN, certificate.grid.size(2)))
     for title in ("", *map(str, columns)):
         table.add_column(title, justify="right")
     for r_add in range(min(_SHOWN, certificate.grid.size(1))):
         table.add_row(str(r_add), *(f"{certificate.accuracy(r_add, r_del):.1%}" for r_del in columns))
-    Console().print(table)
+    print_table(table)
     if max(certificate.grid.shape[1:]) > _SHOWN:
-        Console().print(f"Only radii below {_SHOWN} are shown; the certificate has all of them.")
-    Console().print(
-        f"abstained at {int(certificate.abstained.sum())} of {certificate.prediction.numel()} nodes   "
-        f"certificate: {out}   result: {result_file}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
-    )
+        print(f"Radii of {_SHOWN} and more are in the certificate only.")
 
 
-def _what_there_is(checkpoint: Path) -> str:
-    kept = ep.certificates.ClassCounts.load(checkpoint).samples
-    enough = f"; --samples {kept} makes do with them" if kept else ""
-    return f"interrupted with {kept:,} samples; the same command goes on from {checkpoint}{enough}"
+def _how_to_resume(checkpoint: Path) -> str:
+    done = ep.certificates.ClassCounts.load(checkpoint).samples
+    finish = f", or finish with --samples {done}" if done else ""
+    return f"interrupted after {done:,} samples; the same command resumes from {checkpoint}{finish}"
 
 
-def _check_apart(written: tuple[Path, ...], read: tuple[Path, ...]) -> None:
-    """Raise if something cannot be written, or would take the place of what is read."""
-    for path in written:
+def _check_paths(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Raise if an output file cannot be written or would overwrite an input file."""
+    for path in outputs:
         check_writable(path)
-        if path.resolve() in {other.resolve() for other in read}:
-            raise ValueError(f"expected another file than {path} to write to: it is read, and would be lost")
-    if len({path.resolve() for path in written}) < len(written):
-        raise ValueError(f"expected different files to write to, got {', '.join(map(str, written))}")
+        if path.resolve() in {other.resolve() for other in inputs}:
+            raise ValueError(f"expected an output file other than {path}, which is an input file")
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise ValueError(f"expected different output files, got {', '.join(map(str, outputs))}")

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import edgeproof as ep
-from edgeproof.cli._options import Device, Quiet, Root, parse_device
-from edgeproof.cli._printing import print_warning
-from edgeproof.cli._target import (
+from edgeproof._catalog import ATTACKS
+from edgeproof.cli._options import (
     Count,
     Dataset,
+    Device,
     Epsilons,
     Local,
     Model,
+    Quiet,
+    Root,
     SplitName,
     SplitSeed,
-    check_files,
-    check_target,
-    load_target,
-    result_of,
+    complete,
+    names,
+    parse_device,
 )
-from edgeproof.datasets import write_npz
-from edgeproof.evaluation import Evaluation, EvaluationWarning
-from edgeproof.report import Outcomes, nodes_file
+from edgeproof.cli._printing import print_table, print_warning
+
+if TYPE_CHECKING:
+    from edgeproof.evaluation import Evaluation
 
 
 def evaluate(
@@ -41,76 +41,84 @@ def evaluate(
     split_seed: SplitSeed = None,
     attack: Annotated[
         list[str] | None,
-        typer.Option(help=f"Run these instead of the standard suite: {', '.join(ep.attacks.available())}; repeatable."),
+        typer.Option(
+            help=f"Run this attack instead of the standard suite: {names(ATTACKS)}; repeatable.",
+            autocompletion=complete(ATTACKS),
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Where the result goes; what became of each node goes beside it, with .nodes added.")
+        Path, typer.Option(help="Result file; per-node outcomes go to the same name with .nodes added.")
     ] = Path("evaluation.json"),
     graph: Annotated[
-        Path | None, typer.Option(help="Where the worst graph at the largest epsilon goes, as .npz.")
+        Path | None, typer.Option(help="File of the worst perturbed graph at the largest epsilon (.npz).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all random choices.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all attacks.")] = 0,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Attack a model in every way known; the worst is how robust it is.
+    """Measure robust accuracy: the accuracy under the strongest attack of a suite.
 
-    The standard suite has nothing to tune, and warns where its figures may be too good.
+    The standard suite has no parameters to tune, and warns about results that may overestimate robustness.
 
     Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
     """
-    place = parse_device(device)
-    chosen = [ep.attacks.build(name) for name in attack or []]
+    from edgeproof.cli._target import check_files, check_target, load_target, result_of
+
+    torch_device = parse_device(device)
+    attacks = [ep.attacks.build(name) for name in attack or []]
     check_files(out, [graph] if graph is not None else [])
-    known = check_target(model, dataset, split, epsilon)
-    aim = load_target(model, dataset, split, split_seed, known, root, place)
-    view = aim.split.test
+    trained = check_target(model, dataset, split, epsilon)
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    view = target.split.test
     with warnings.catch_warnings():
-        # They are in the result, and shown below it.
-        warnings.simplefilter("ignore", EvaluationWarning)
-        found = ep.evaluate(
-            aim.model,
+        # Printed below and stored in the result.
+        warnings.simplefilter("ignore", ep.evaluation.EvaluationWarning)
+        evaluation = ep.evaluate(
+            target.model,
             view.data,
             view.nodes,
             epsilon,
-            chosen or "standard",
+            attacks or "standard",
             local=local,
             count=count,
             seed=seed,
             progress=not quiet,
         )
     if graph is not None:
-        write_npz(found.worst[max(found.epsilons)].data, graph)
+        ep.datasets.write_npz(evaluation.worst[max(evaluation.epsilons)].data, graph)
     result = result_of(
-        aim,
+        target,
         seed,
-        place,
-        scores=found.scores(),
+        torch_device,
+        scores=evaluation.scores(),
         threat={
             "local": local,
             "count": count,
-            "budgets": {str(row.epsilon): row.total for row in found.rows},
-            "attacks": {type(one).__name__: repr(one) for one in chosen} or "standard",
-            "rows": [row._asdict() for row in found.rows],
+            "budgets": {str(row.epsilon): row.total for row in evaluation.rows},
+            "attacks": {type(built).__name__: repr(built) for built in attacks} or "standard",
+            "rows": [row._asdict() for row in evaluation.rows],
         },
-        warnings=found.warnings,
+        warnings=evaluation.warnings,
     )
-    Outcomes.of(found.results, view.data, view.nodes, view.ids[view.nodes]).save(nodes_file(out))
+    outcomes = ep.report.Outcomes.of(evaluation.results, view.data, view.nodes, view.ids[view.nodes])
+    outcomes.save(ep.report.nodes_file(out))
     result.write(out)
-    _show(found, f"{result.model['name']}, {aim.dataset}")
-    Console().print(f"result: {out}", highlight=False, soft_wrap=True, markup=False)
+    _print(evaluation, f"{result.model['name']}, {target.dataset}")
+    print(f"result: {out}")
 
 
-def _show(found: Evaluation, title: str) -> None:
-    table = Table(title=f"Accuracy under attack: {title}, clean {found.clean_accuracy:.1%}")
+def _print(evaluation: Evaluation, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Accuracy under attack: {title}, clean {evaluation.clean_accuracy:.1%}")
     table.add_column("attack")
-    for epsilon in found.epsilons:
+    for epsilon in evaluation.epsilons:
         table.add_column(f"ε = {epsilon:g}", justify="right")
-    for name in dict.fromkeys(row.attack for row in found.rows):
-        table.add_row(name, *(f"{row.accuracy:.1%}" for row in found.rows if row.attack == name))
+    for name in dict.fromkeys(row.attack for row in evaluation.rows):
+        table.add_row(name, *(f"{row.accuracy:.1%}" for row in evaluation.rows if row.attack == name))
     table.add_section()
-    table.add_row("worst", *(f"{found.accuracy(epsilon):.1%}" for epsilon in found.epsilons), style="bold")
-    Console().print(table)
-    for warning in found.warnings:
+    table.add_row("worst", *(f"{evaluation.accuracy(epsilon):.1%}" for epsilon in evaluation.epsilons), style="bold")
+    print_table(table)
+    for warning in evaluation.warnings:
         print_warning(warning)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import edgeproof as ep
 from edgeproof._files import check_writable
-from edgeproof.experiments.report_runs import input_files, read_runs
-from edgeproof.report.page import TITLE
+from edgeproof.cli._printing import command_line
 
 
 def report(
@@ -21,19 +17,19 @@ def report(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="What the other commands saved: result files (.json), models, certificates, or folders of them. Files about "
-            "the same model are put together; models that differ in their seed only become one line with error bars. A name "
-            "may stand in front: robust=runs/robust.",
+            help="Files written by other commands: results (.json), models, certificates, or folders of them. Files of the "
+            "same model are merged; models that differ only in their seed share one line with error bars. Prefix a name "
+            "to label a run: robust=runs/robust.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("report.html"),
-    title: Annotated[str, typer.Option(help="Of the page.")] = TITLE,
+    out: Annotated[Path, typer.Option(help="HTML file of the report.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
 ) -> None:
-    """Make one page of all results: a file that opens in any browser, without a network.
+    """Write an HTML report of saved results, in one file that needs no network.
 
-    It says what was tested against whom, how much accuracy is left in the worst case, which attacks did it, which nodes fell
-    and why, what is certified, what the models have learned, how they compare, and how to run all of it again.
+    It shows the threat model, robust accuracy and the attacks that reach it, misclassified nodes, certificates, learned
+    filters, a comparison of the models, and the commands that reproduce all results.
 
     Example: [bold]edgeproof train --dataset cora_ml --model GPRGNN --out runs/model.safetensors[/], then
     [bold]edgeproof evaluate --model runs/model.safetensors --out runs/evaluation.json[/], then
@@ -41,11 +37,14 @@ def report(
 
     Two models: [bold]edgeproof report regular=runs/regular robust=runs/robust[/]
     """
+    from edgeproof.experiments.report_runs import input_files, read_runs
+    from edgeproof.report.page import TITLE
+
     check_writable(out)
     if out.resolve() in input_files(runs):
-        raise ValueError(f"expected another --out than the files to report on, got {out}")
-    found = read_runs(runs)
-    ep.report.write(found, out, title=title, command=shlex.join(["edgeproof", *sys.argv[1:]]))
+        raise ValueError(f"expected --out to differ from the files to report on, got {out}")
+    parsed = read_runs(runs)
+    ep.report.write(parsed, out, title=TITLE if title is None else title, command=command_line())
     size = out.stat().st_size / 1000
-    models = f"{len(found)} model{'s' if len(found) > 1 else ''}"
-    Console().print(f"{models}   report: {out} ({size:.0f} kB)", highlight=False, soft_wrap=True, markup=False)
+    models = f"{len(parsed)} model{'s' if len(parsed) > 1 else ''}"
+    print(f"{models}   report: {out} ({size:.0f} kB)")

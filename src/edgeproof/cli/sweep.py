@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +10,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from edgeproof._files import check_writable
-from edgeproof._names import unknown_name
-from edgeproof.cli._options import LogDir, parse_device
-from edgeproof.cli._printing import print_table
+from edgeproof.cli._engines import Address, Cpus, EngineDevice, EngineName, EngineOptions, Gpus, Jobs, Threads
+from edgeproof.cli._options import LogDir
+from edgeproof.cli._printing import command_line, print_table
 from edgeproof.experiments import (
     Engine,
-    Interrupted,
     Job,
     JobFailedError,
     LocalEngine,
-    RayEngine,
     Store,
     Sweep,
     missing_jobs,
@@ -32,9 +28,6 @@ from edgeproof.experiments import (
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.export import as_text, check_format
 from edgeproof.experiments.graphs import is_local
-from edgeproof.training.tensorboard import check_tensorboard
-
-_ENGINES = ("local", "ray")
 
 
 def sweep(
@@ -42,15 +35,13 @@ def sweep(
     store: Annotated[
         Path | None, typer.Option(help="Folder of the results. Default: results/ and the name of the file.")
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="'local' for processes on this machine, or 'ray' for a cluster.")
-    ] = "local",
-    address: Annotated[str | None, typer.Option(help="Ray: address of the cluster, as ray start prints it.")] = None,
-    cpus: Annotated[float | None, typer.Option(help="Ray: number of cores per task. Default: 1.")] = None,
-    gpus: Annotated[float | None, typer.Option(help="Ray: GPUs per task, such as 0.1. Default: none.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Number of processes. Default: as this machine allows.")] = None,
-    device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes can share one GPU.")] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="Number of CPU threads per process.")] = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    jobs: Jobs = None,
+    device: EngineDevice = "cpu",
+    threads: Threads = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run and how long it would take.")
     ] = False,
@@ -70,59 +61,26 @@ def sweep(
         check_format(form)
     if dry_run and (show or form is not None):
         raise ValueError("expected --dry-run without --show and --format")
-    check_engine(engine, address=address, cpus=cpus, gpus=gpus, jobs=jobs, device=device, threads=threads)
-    device = str(parse_device(device, there=not (dry_run or show)))
-    declared, kept = read_sweep(file), Store(Path("results") / file.stem if store is None else store)
-    todo = [] if show else missing_jobs(declared.jobs(), kept)
+    options = EngineOptions(engine, address, cpus, gpus, jobs, device, threads)
+    options.check()
+    declared, results = read_sweep(file), Store(Path("results") / file.stem if store is None else store)
+    todo = [] if show else missing_jobs(declared.jobs(), results)
     if dry_run:
-        where = ("cuda" if gpus else "cpu", None) if engine == "ray" else (device, LocalEngine(jobs, device).processes)
-        print_table(_planned(todo, kept, *where))
+        print_table(_planned(todo, results, *options.estimated_on()))
         return
-    failed: JobFailedError | None = None
+    failure: JobFailedError | None = None
     if todo:
-        if log_dir is not None:
-            check_tensorboard()
-            check_writable(log_dir / "events")
-        check_writable(kept.root / "result.json")
-        runner: Engine
-        if engine == "ray":
-            runner = RayEngine(address, 1 if cpus is None else cpus, 0 if gpus is None else gpus, log_dir)
-        else:
-            runner = LocalEngine(jobs, device, threads, log_dir)
+        check_writable(results.root / "result.json")
+        runner = options.build(log_dir)
+        _print_estimate(todo, results, runner)
         try:
-            _print_estimate(todo, kept, runner)
-            run_jobs(runner, todo, kept, shlex.join(["edgeproof", *sys.argv[1:]]))
-        except Interrupted as interrupt:
-            print(interrupt, file=sys.stderr)
-            raise typer.Exit(130) from None
+            run_jobs(runner, todo, results, command_line())
         except JobFailedError as error:
             # The results of the other jobs are shown first.
-            failed = error
-    _print_results(declared, kept, form)
-    if failed is not None:
-        raise failed
-
-
-def check_engine(
-    engine: str,
-    *,
-    address: str | None,
-    cpus: float | None,
-    gpus: float | None,
-    jobs: int | None,
-    device: str,
-    threads: int | None,
-) -> None:
-    """Raise for options that have no effect with an engine."""
-    if engine not in _ENGINES:
-        raise unknown_name("engine", engine, _ENGINES)
-    if engine == "ray" and device != "cpu":
-        raise ValueError(f"expected --gpus, the GPUs per task, instead of --device {device} with --engine ray")
-    if engine == "ray" and (jobs is not None or threads is not None):
-        raise ValueError("expected --cpus, the cores per task, instead of --jobs and --threads with --engine ray")
-    if engine == "local" and (address is not None or cpus is not None or gpus is not None):
-        raise ValueError("expected --address, --cpus and --gpus with --engine ray only")
-    LocalEngine(jobs, "cpu", threads)
+            failure = error
+    _print_results(declared, results, form)
+    if failure is not None:
+        raise failure
 
 
 def _planned(todo: list[Job], store: Store, device: str, processes: int | None) -> RichTable:

@@ -194,7 +194,7 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
     lines = [
         "# Our figures beside the paper's",
         "",
-        "Made by `edgeproof reproduce --page`; every result, with the command and the machine that made it, is in the store,",
+        "Made by `edgeproof reproduce show --page`; every result, with the command and machine that made it, is in the store,",
         "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors; it is apart",
         "if they differ by more than two standard errors of the difference, as ours has one, too.",
         "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",

@@ -306,7 +306,7 @@ def check_logits(
     if not bool(logits.isfinite().all()):
         raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
     highest = int(labels.max())
-    if losses.is_known(loss) and highest >= logits.size(1):
+    if losses.is_builtin(loss) and highest >= logits.size(1):
         raise ValueError(f"expected labels between 0 and {logits.size(1) - 1}, the model's classes, got {highest}")
 
 

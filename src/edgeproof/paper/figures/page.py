@@ -33,7 +33,7 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
     lines = [
         "# The paper's figures, drawn anew",
         "",
-        "Made by `edgeproof reproduce --figure-page` from the store, `results/experiments`, where every measurement lies with",
+        "Made by `edgeproof reproduce figures --page` from the store, `results/experiments`, where every measurement lies with",
         "the command and the machine that made it. They show what the paper's figures show, not how those look.",
     ]
     for figure, drawing in drawings:
@@ -43,7 +43,7 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
             lines += [f"![{figure.title}]({picture}.png)", "", f"[SVG]({picture}.svg). {drawing.note}"]
         else:
             lines += [f"Not run yet. {drawing.note}"]
-        command = f"`edgeproof reproduce {figure.label}`"
+        command = f"`edgeproof reproduce run {figure.label}`"
         lines += ["", f"{command}: {drawing.available} of {drawing.wanted} measurements are there."]
         # Without any measurement, all of them are missing.
         if drawing.missing and drawing.available:

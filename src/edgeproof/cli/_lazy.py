@@ -1,0 +1,72 @@
+"""Command groups that list their commands statically and import a command's module only to run it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from edgeproof.cli._printing import print_line
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is defined, and its line in the help of its group.
+
+    Args:
+        target: ``"module:attribute"`` of a function or a :class:`typer.Typer`.
+        summary: One line of help.
+    """
+
+    target: str
+    summary: str
+
+
+class LazyGroup(TyperGroup):
+    """Command group whose commands are imported when they are run or completed.
+
+    The group's own help, completion and suggestions for misspelt commands only need :attr:`lazy_commands`.
+    """
+
+    lazy_commands: dict[str, LazyCommand] = {}  # noqa: RUF012
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=command.summary) for name, command in self.lazy_commands.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the imported command instead of its placeholder."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None or command is None else self.load(name), rest
+
+    def load(self, name: str) -> Any:
+        """Import a command."""
+        module, _, attribute = self.lazy_commands[name].target.partition(":")
+        target = getattr(import_module(module), attribute)
+        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            app.command(name)(target)
+            target = app
+        return typer.main.get_command(target)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an interrupt ends it with one line on standard error and exit status 130."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            print_line(str(interrupt) or "interrupted")
+            raise typer.Exit(130) from None
+
+
+def lazy_app(name: str, help_text: str, commands: dict[str, LazyCommand], **settings: Any) -> typer.Typer:
+    """Return an application of lazy commands."""
+    return typer.Typer(
+        name=name,
+        help=help_text,
+        cls=type("LazyGroup", (LazyGroup,), {"lazy_commands": commands}),
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        **settings,
+    )
