@@ -8,23 +8,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from edgeproof.experiments.looks import BINS
-from edgeproof.experiments.recipe import Recipe
 from typer.testing import CliRunner
 
 from edgeproof.cli.app import app
-from edgeproof.experiments import FIGURES, Record, Store, find, find_figure
-from edgeproof.experiments.plan import measures
+from edgeproof.experiments import DatasetSpec, Record, Store, worker
+from edgeproof.experiments.analyses import BINS
+from edgeproof.paper import FIGURES, find_figure, find_table
+from edgeproof.paper.plan import measurements
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Return a store with the clean accuracies of the first table: those of the paper for GCN, 1 for other models."""
     store = Store(tmp_path)
-    for measure in measures([find("main")]):
-        if measure.kind == "clean":
-            accuracy = 0.72 if measure.recipe.row.model == "GCN" else 1.0
-            store.put(Record(measure.identity, {"accuracy": [[0.0, accuracy]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    for measurement in measurements([find_table("main")]):
+        if measurement.kind == "clean":
+            accuracy = 0.72 if measurement.recipe.row.model == "GCN" else 1.0
+            store.put(
+                Record(measurement.identity, {"accuracy": [[0.0, accuracy]]}, "a test", {"device": "cpu"}, 2.0, {})
+            )
     return store
 
 
@@ -61,17 +63,17 @@ def test_show_in_all_formats(store: Store) -> None:
     marked = run("reproduce", "show", "main", *options, "--format", "markdown").splitlines()
     assert marked[2].startswith("| tab:results | citeseer | GCN |")
     assert r"72.0 $\pm$ 2.5" in run("reproduce", "show", "main", *options, "--format", "latex")
-    with pytest.raises(ValueError, match="expected one of csv, latex, markdown, got 'pdf'"):
+    with pytest.raises(ValueError, match=r"unknown format 'pdf'. Known: csv, latex, markdown"):
         run("reproduce", "show", "main", *options, "--format", "pdf")
 
 
 def test_show_table_of_one_model_has_a_row_per_attack(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for measure in measures([find("perfect-citeseer")]):
-        if measure.kind in ("clean", "DICE"):
-            epsilons = measure.epsilons if measure.kind == "DICE" else (0.0,)
+    for measurement in measurements([find_table("perfect-citeseer")]):
+        if measurement.kind in ("clean", "DICE"):
+            epsilons = measurement.epsilons if measurement.kind == "DICE" else (0.0,)
             values = {"accuracy": [[epsilon, 1 - epsilon / 2] for epsilon in epsilons]}
-            store.put(Record(measure.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
+            store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
     shown = run("reproduce", "show", "perfect-citeseer", "--store", str(tmp_path))
     (titles,) = (line for line in shown.splitlines() if "100%" in line)
     assert titles.replace("┃", " ").split() == [
@@ -93,7 +95,9 @@ def test_show_table_of_one_model_has_a_row_per_attack(tmp_path: Path) -> None:
 
 def test_cells_with_missing_seeds_are_not_shown(store: Store) -> None:
     (missing, *_) = (
-        measure for measure in find("main").measures() if measure.kind == "clean" and measure.recipe.row.model == "GCN"
+        measurement
+        for measurement in find_table("main").measurements()
+        if measurement.kind == "clean" and measurement.recipe.row.model == "GCN"
     )
     store.path(missing.identity).unlink()
     lines = run("reproduce", "show", "main", "--format", "csv", "--store", str(store.root)).splitlines()
@@ -128,9 +132,9 @@ def test_narrow_terminals_truncate_no_cells(
 def test_show_colours_cells_by_verdict(
     store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for measure in find("main").measures():
-        if measure.kind == "clean" and measure.recipe.row.model == "GAT":
-            store.put(Record(measure.identity, {"accuracy": [[0.0, 0.1]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    for measurement in find_table("main").measurements():
+        if measurement.kind == "clean" and measurement.recipe.row.model == "GAT":
+            store.put(Record(measurement.identity, {"accuracy": [[0.0, 0.1]]}, "a test", {"device": "cpu"}, 2.0, {}))
     shown = in_a_terminal(250, capsys, monkeypatch, "reproduce", "show", "main", "--store", str(store.root))
     green, cyan, red = (f"\x1b[{code}m" for code in (32, 36, 31))
     assert f"{green}72.0 ± 0.0" in shown
@@ -143,7 +147,7 @@ def test_summary_counts_cells(store: Store) -> None:
     assert shown.count("tab:results ") == 1
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
-    assert "apart: by more than two standard errors" in shown
+    assert "apart: the difference exceeds two standard errors" in shown
     lines = list(csv.reader(run("reproduce", "summary", "--format", "csv", "--store", str(store.root)).splitlines()))
     assert lines[0] == ["table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart"]
     assert [line[3:8] for line in lines if line[:3:2] == ["tab:results", "strict"]] == [["128", "3", "13", "0", "112"]]
@@ -155,14 +159,14 @@ def test_summary_counts_cells(store: Store) -> None:
 
 
 def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None:
-    store, table = Store(tmp_path), find("tab:arxiv_stand_in")
-    for measure in measures([table]):
-        if measure.kind == "clean":
-            store.put(Record(measure.identity, {"accuracy": [[0.0, 0.5]]}, "a test", {"device": "cpu"}, 2.0, {}))
+    store, table = Store(tmp_path), find_table("tab:arxiv_stand_in")
+    for measurement in measurements([table]):
+        if measurement.kind == "clean":
+            store.put(Record(measurement.identity, {"accuracy": [[0.0, 0.5]]}, "a test", {"device": "cpu"}, 2.0, {}))
     options = ("--store", str(tmp_path))
     assert "SYNTHETIC" in run("reproduce", "show", "arxiv-table-stand-in", *options)
     lines = run("reproduce", "show", "tab:arxiv_stand_in", "--format", "csv", *options).splitlines()[1:]
-    assert len(lines) == len(find("arxiv").cells)
+    assert len(lines) == len(find_table("arxiv").cells)
     assert lines[0] == ("tab:arxiv_stand_in,arxiv-stand-in,APPNP,regular,clean,-,50.0,50.0,not compared,not compared")
     assert {line[5] for line in csv.reader(lines)} == {"-"}
     assert "tab:arxiv_stand_in" in run("reproduce", "list", *options)
@@ -177,9 +181,9 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("show main --seed 7", r"expected a seed that is in there \(0, 1, 5\), got 7"),
-        ("show main --dataset cora", r"expected a dataset that is in there \(citeseer\), got cora"),
-        ("run karate --training PGD", "expected a training that is in there"),
+        ("show main --seed 7", r"expected a seed of these tables and figures \(0, 1, 5\), got 7"),
+        ("show main --dataset cora", r"expected a dataset of these tables and figures \(citeseer\), got cora"),
+        ("run karate --training PGD", "expected a training of these tables and figures"),
         ("run main --dry-run --device gpu0", "expected a device of this machine"),
         (
             "run main --engine ray --device cuda",
@@ -188,8 +192,8 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
         ("run main --engine ray --jobs 2", "expected --cpus, the cores of each task, with --engine ray"),
         ("run main --gpus 0.5", "expected --address, --cpus and --gpus with --engine ray only"),
         ("run main --engine foo --dry-run", "unknown engine 'foo'"),
-        ("summary --dataset cora --model GRAND", "expected rows in there that are all of this: cora, GRAND"),
-        ("summary main --dataset karate", r"expected a dataset that is in there \(citeseer\), got"),
+        ("summary --dataset cora --model GRAND", "expected rows with all of these: cora, GRAND"),
+        ("summary main --dataset karate", r"expected a dataset of these tables and figures \(citeseer\), got"),
         ("show main --page page.md", "expected --page without names, --format and filters"),
         ("show --page page.md --model GCN", "expected --page without names, --format and filters"),
         ("figures karate --page page.md", "expected no names with --page"),
@@ -198,7 +202,7 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
         ("run karate --format csv", "expected --format with tables and without --dry-run"),
         ("run main --dry-run --format csv", "expected --format with tables and without --dry-run"),
         ("run main --engine ray --cpus 0", "expected cpus > 0 and gpus >= 0, got 0.0 and 0"),
-        ("run main --threads -2", "expected at least one thread of each process, got -2"),
+        ("run main --threads -2", "expected threads to be an integer >= 1, got -2"),
     ],
 )
 def test_conflicting_options_raise(store: Store, arguments: str, message: str) -> None:
@@ -250,7 +254,7 @@ def test_show_filters_rows(store: Store) -> None:
     }
     assert sum(line.startswith("table,") for line in lines) == 1
     both = run("reproduce", "show", "main", "1", "citeseer", *options).splitlines()[1:]
-    assert len(both) == len(find("main").cells) + len(find("citeseer").cells)
+    assert len(both) == len(find_table("main").cells) + len(find_table("citeseer").cells)
     shown = run("reproduce", "show", "main", "perfect-cora", "--model", "GAT", "--store", str(store.root))
     assert "perfect robustness" not in shown
     assert "GAT" in shown
@@ -260,15 +264,13 @@ def test_show_filters_rows(store: Store) -> None:
 def test_fast_results_are_separate(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for fast in (False, True):
-        measure = next(one for one in find("main").measures(fast=fast) if one.kind == "clean")
+        measurement = next(one for one in find_table("main").measurements(fast=fast) if one.kind == "clean")
         store.put(
-            Record(measure.identity, {"accuracy": [[0.0, 0.5 + 0.2 * fast]]}, "a test", {"device": "cpu"}, 2.0, {})
+            Record(measurement.identity, {"accuracy": [[0.0, 0.5 + 0.2 * fast]]}, "a test", {"device": "cpu"}, 2.0, {})
         )
     options = ("--store", str(tmp_path))
-    assert ",50.0," in run("results", *options, "--format", "csv").splitlines()[1]
-    assert [",70.0," in line for line in run("results", *options, "--fast", "--format", "csv").splitlines()[1:]] == [
-        True
-    ]
+    lines = run("results", "export", *options).splitlines()[1:]
+    assert {("60 epochs" in line, ",70.0," in line) for line in lines} == {(True, True), (False, False)}
     assert "regular and adversarial training, fast" in run("reproduce", "show", "main", "--fast", *options)
     assert ", fast" not in run("reproduce", "show", "main", *options)
     assert "standard errors / better / worse, fast" in run("reproduce", "summary", "--fast", *options)
@@ -278,15 +280,17 @@ def test_fast_results_are_separate(tmp_path: Path) -> None:
 def test_page_lists_results_of_several_models(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for kind, model in (("clean", "a" * 16), ("LRBCD", "b" * 16), ("PRBCD", "b" * 16)):
-        measure = next(one for one in find("citeseer").measures() if one.kind == kind and one.recipe.row.model == "GAT")
-        rows = [[epsilon, 0.5] for epsilon in measure.identity.get("epsilons", [0.0])]
-        store.put(Record(measure.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, {"model": model}))
-    for kind, notes in (("clean", {}), ("LRBCD", {"model": "c" * 16})):
-        measure = next(
-            one for one in find("citeseer").measures() if one.kind == kind and one.recipe.row.model == "APPNP"
+        measurement = next(
+            one for one in find_table("citeseer").measurements() if one.kind == kind and one.recipe.row.model == "GAT"
         )
-        rows = [[epsilon, 0.5] for epsilon in measure.identity.get("epsilons", [0.0])]
-        store.put(Record(measure.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, notes))
+        rows = [[epsilon, 0.5] for epsilon in measurement.identity.get("epsilons", [0.0])]
+        store.put(Record(measurement.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, {"model": model}))
+    for kind, notes in (("clean", {}), ("LRBCD", {"model": "c" * 16})):
+        measurement = next(
+            one for one in find_table("citeseer").measurements() if one.kind == kind and one.recipe.row.model == "APPNP"
+        )
+        rows = [[epsilon, 0.5] for epsilon in measurement.identity.get("epsilons", [0.0])]
+        store.put(Record(measurement.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, notes))
     page = tmp_path / "page.md"
     run("reproduce", "show", "--page", str(page), "--store", str(tmp_path))
     lines = page.read_text(encoding="utf-8").splitlines()
@@ -294,14 +298,14 @@ def test_page_lists_results_of_several_models(tmp_path: Path) -> None:
     # A result without the hash of its model may be of a different model.
     assert "- citeseer APPNP, regular, strict, seed 0: LRBCD; clean (?)" in lines
     options = ("--kind", "clean", "--model", "GAT", "--format", "csv")
-    listed = run("results", "--store", str(tmp_path), *options).splitlines()
+    listed = run("results", "export", "--store", str(tmp_path), *options).splitlines()
     assert listed[1].endswith(",aaaaaaaa")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("show main --format pdf", "expected one of csv, latex, markdown, got 'pdf'"),
+        ("show main --format pdf", "unknown format 'pdf'. Known: csv, latex, markdown"),
         ("run main --training LRBDC", "unknown training 'LRBDC': did you mean 'LRBCD'"),
         ("run main --dataset citseer", "unknown dataset 'citseer': did you mean 'citeseer'"),
         ("run main --model GNC", "unknown model 'GNC': did you mean 'GCN'"),
@@ -337,9 +341,11 @@ def test_unknown_names_suggest_nearest(tmp_path: Path) -> None:
 
 
 def test_figures_are_drawn_from_stored_results(store: Store, tmp_path: Path) -> None:
-    measure = next(measure for measure in find_figure("gamma").measures() if measure.recipe.row.attack is None)
+    measurement = next(
+        measurement for measurement in find_figure("gamma").measurements() if measurement.recipe.row.attack is None
+    )
     values = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
-    store.put(Record(measure.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
+    store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
     out = tmp_path / "pictures"
     options = ("--store", str(store.root), "--out", str(out))
     shown = run("reproduce", "figures", "fig6", "karate", "--image", "svg", *options)
@@ -368,24 +374,26 @@ def test_figures_page(store: Store, tmp_path: Path) -> None:
 
 
 def test_figures_page_with_an_unusable_dataset(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure = next(measure for measure in find_figure("gamma").measures() if measure.recipe.row.attack is None)
+    measurement = next(
+        measurement for measurement in find_figure("gamma").measurements() if measurement.recipe.row.attack is None
+    )
     values = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}
-    store.put(Record(measure.recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"gamma": [0.6, 0.4]}))
+    store.put(Record(measurement.recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"gamma": [0.6, 0.4]}))
 
-    def fail(self: Recipe) -> None:
-        raise ValueError(f"expected {self.row.dataset} to be the graph of the stored results")
+    def fail(dataset: DatasetSpec, masks: bool) -> None:
+        raise ValueError(f"expected {dataset.name} to be the graph of the stored results")
 
-    monkeypatch.setattr(Recipe, "data", fail)
+    monkeypatch.setattr(worker, "load_graph", fail)
     page = tmp_path / "drawn.md"
     run("reproduce", "figures", "--page", str(page), "--store", str(store.root))
     assert "](drawn/curves-citeseer.png)" in page.read_text(encoding="utf-8")
-    assert store.get(measure.identity) is None
+    assert store.get(measurement.identity) is None
 
 
 def test_exported_tables_are_alone_on_standard_output(complete: Store, tmp_path: Path) -> None:
     values = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
-    for measure in find_figure("gamma").measures():
-        complete.put(Record(measure.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
+    for measurement in find_figure("gamma").measurements():
+        complete.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
     options = ["--format", "csv", "--store", str(complete.root), "--out", str(tmp_path / "pictures")]
     result = CliRunner().invoke(app, ["reproduce", "run", "main", "gamma", *options], catch_exceptions=False)
     assert {line.partition(",")[0] for line in result.stdout.splitlines()} == {"table", "tab:results"}
@@ -403,15 +411,15 @@ def test_fast_page_and_tables_are_labelled(store: Store, tmp_path: Path) -> None
 @pytest.fixture
 def complete(store: Store) -> Store:
     """Return the store with all results of the first table."""
-    for measure in find("main").measures():
-        if measure.kind == "smoothing":
+    for measurement in find_table("main").measurements():
+        if measurement.kind == "smoothing":
             grid = [[added, deleted, 0.5] for added in range(5) for deleted in range(8)]
             values = {"certified_accuracy": grid, "average_certifiable_radius": [1.0, 1.0], "abstained": 0.0}
-        elif measure.kind != "clean":
-            values = {"accuracy": [[epsilon, 0.5] for epsilon in measure.epsilons]}
+        elif measurement.kind != "clean":
+            values = {"accuracy": [[epsilon, 0.5] for epsilon in measurement.epsilons]}
         else:
             continue
-        store.put(Record(measure.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
+        store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
     return store
 
 
