@@ -34,6 +34,8 @@ def names(values: Iterable[str]) -> str:
     return ", ".join(values)
 
 
+FORMATS = ("csv", "latex", "markdown")
+
 Root = Annotated[
     Path | None,
     typer.Option(help="Folder of dataset archives, searched before $EDGEPROOF_DATA and the user's cache."),
@@ -94,6 +96,14 @@ Protocol = Annotated[
         autocompletion=complete(PROTOCOLS),
     ),
 ]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="Print csv, latex or markdown instead of a terminal table.",
+        autocompletion=complete(FORMATS),
+    ),
+]
 StoreOption = Annotated[Path, typer.Option(help="Folder of stored results; results in it are not computed again.")]
 DEFAULT_STORE = Path("results") / "experiments"
 
@@ -101,7 +111,9 @@ DEFAULT_STORE = Path("results") / "experiments"
 def check_store(store: Path) -> None:
     """Raise unless ``store`` is a folder: a misspelt path would look like an empty store."""
     if not store.is_dir():
-        raise ValueError(f"expected a folder of results, got {store}; edgeproof reproduce run creates one")
+        raise ValueError(
+            f"expected a folder of results, got {store}; edgeproof sweep and edgeproof reproduce run create one"
+        )
 
 
 def check_name(kind: str, name: str | None, known: Iterable[str]) -> None:
