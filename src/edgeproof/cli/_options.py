@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeproof._catalog import ATTACKS, DATASETS, MODELS, PROTOCOLS, SPLITS
+from edgeproof._catalog import ATTACKS, DATASETS, FORMATS, MODELS, PROTOCOLS, SPLITS
 from edgeproof._names import unknown_name
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ def names(values: Iterable[str]) -> str:
     """Join names for a help text."""
     return ", ".join(values)
 
-
-FORMATS = ("csv", "latex", "markdown")
 
 Root = Annotated[
     Path | None,

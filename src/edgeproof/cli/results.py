@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeproof._catalog import ATTACKS, DATASETS, MEASUREMENTS, MODELS, PROTOCOLS, TRAININGS
+from edgeproof._catalog import ATTACKS, DATASETS, FORMATS, MEASUREMENTS, MODELS, PROTOCOLS, TRAININGS
 from edgeproof._names import unknown_name
 from edgeproof.cli._lazy import LazyCommand, lazy_app
-from edgeproof.cli._options import DEFAULT_STORE, FORMATS, check_store, complete, names
+from edgeproof.cli._options import DEFAULT_STORE, check_store, complete, names
 from edgeproof.cli._printing import print_table
 
 if TYPE_CHECKING:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def sweep(
     file: Annotated[
-        Path, typer.Argument(help="TOML file that declares the sweep; see examples/sweep.toml.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="FILE", help="TOML file that declares the sweep; see examples/sweep.toml.", show_default=False
+        ),
     ],
     store: Annotated[
         Path | None,
