@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from edgeproof.experiments.origins import of_several_models
-from edgeproof.experiments.paper import training_of
-from edgeproof.experiments.render import page as page_of_tables
-from edgeproof.experiments.render import title_of
 
 import edgeproof as ep
 from edgeproof.evaluation.result import Result
-from edgeproof.experiments import FIGURES, STAND_INS, TABLES, Store, compare, find
+from edgeproof.experiments import Store
+from edgeproof.paper import FIGURES, STAND_INS, TABLES, compare, find_table
+from edgeproof.paper.numbers import training_of
+from edgeproof.paper.render import page as page_of_tables
+from edgeproof.paper.render import several_models, title_of
 from edgeproof.training import PRESETS
 from edgeproof.training.self_training import model_summary
 
@@ -42,7 +42,7 @@ def test_documentation_has_python_blocks() -> None:
 def test_readme_table_matches_stored_results() -> None:
     cells = {
         (cell.paper.row.model, training_of(cell.paper.row)): cell
-        for cell in compare(find("citeseer"), Store(ROOT / "results" / "experiments")).cells
+        for cell in compare(find_table("citeseer"), Store(ROOT / "results" / "experiments")).cells
         if title_of(cell.paper.column) == "LRBCD 0.25"
     }
     lines = ["| model | regular | self-trained | trained against LR-BCD |", "|---|---|---|---|"]
@@ -61,17 +61,17 @@ def test_readme_table_matches_stored_results() -> None:
 
 def test_reproduction_page_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
-    shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], of_several_models(store))
+    shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], several_models(store))
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce show --page"
 
 
 def test_figures_page_matches_stored_results() -> None:
     store, page = Store(ROOT / "results" / "experiments"), (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     for figure in FIGURES:
-        measures = figure.measures()
-        there = sum(store.get(measure.identity) is not None for measure in measures)
-        told = f"`edgeproof reproduce run {figure.label}`: {there} of {len(measures)} measurements are there."
-        assert told in page, "edgeproof reproduce figures --page"
+        needed = figure.measurements()
+        stored = sum(store.get(measurement.identity) is not None for measurement in needed)
+        line = f"`edgeproof reproduce run {figure.label}`: {stored} of {len(needed)} measurements are there."
+        assert line in page, "edgeproof reproduce figures --page"
 
 
 @pytest.mark.parametrize("name", ["findings", "gaps", "certificates", "scale", "transductive", "last_bits"])
@@ -84,10 +84,10 @@ def test_benchmark_pages_match_their_results(name: str, monkeypatch: pytest.Monk
 def test_number_of_differing_cells_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
     tables = [compare(table, store) for table in TABLES]
-    said = {}
+    counts = {}
     for protocol in ("as_released", "strict"):
         run = sum(len(table.cells) - table.counts(protocol)["not run"] for table in tables)
-        said[protocol] = (sum(table.num_apart(protocol) for table in tables), f"{run:,}")
+        counts[protocol] = (sum(table.num_differing(protocol) for table in tables), f"{run:,}")
     readme, page = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/what-reproduces.md")
     )
@@ -95,11 +95,11 @@ def test_number_of_differing_cells_matches_stored_results() -> None:
         cell.paper.row.dataset for table in tables for cell in table.cells if cell.verdict("strict") == "not run"
     }
     assert missing == {"wikics", "ogbn-arxiv"}
-    (apart, run), (strictly, strictly_run) = said["as_released"], said["strict"]
-    assert run == strictly_run
-    assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {apart} are apart from ours" in readme
-    assert f"and {strictly} with test nodes unseen" in readme
-    assert f"in {apart} of the {run} cells that have been run `as_released`, and in {strictly} of them `strict`" in page
+    (released, run), (strict, strict_run) = counts["as_released"], counts["strict"]
+    assert run == strict_run
+    assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {released} are apart from ours" in readme
+    assert f"and {strict} with test nodes unseen" in readme
+    assert f"in {released} of the {run} cells that have been run `as_released`, and in {strict} of them `strict`" in page
 
 
 def test_documented_preset_numbers_match_stored_results() -> None:
