@@ -60,8 +60,8 @@ docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean-accuracy: $(INSTALLED)
-	$(BIN)/python benchmarks/clean_accuracy.py run
-	$(BIN)/python benchmarks/clean_accuracy.py render
+	$(BIN)/python studies/clean_accuracy.py run
+	$(BIN)/python studies/clean_accuracy.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage site

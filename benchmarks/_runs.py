@@ -6,7 +6,7 @@ import datetime
 import json
 import statistics
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -90,20 +90,3 @@ def provenance(record: dict[str, Any]) -> str:
     threads, source = environment.pop("threads"), environment.pop("source")
     machine = ", ".join(f"{key} {value}" for key, value in environment.items())
     return f"`{record['command']}` on {machine}, {threads} CPU threads, on {record['day']} with source {source}."
-
-
-def provenance_list(records: Iterable[dict[str, Any]]) -> str:
-    """Return a Markdown list of the distinct provenances of records."""
-    return "\n".join(dict.fromkeys(f"- {provenance(record)}" for record in records))
-
-
-def accuracies(records: Iterable[dict[str, Any]], values: Mapping[str, Any]) -> list[float]:
-    """Return the accuracies of all rows that have these values."""
-    return [row["accuracy"] for record in records for row in record["rows"] if values.items() <= row.items()]
-
-
-def check_choices(names: Iterable[str | int], choices: Collection[str | int]) -> None:
-    """Raise unless every name is one of the choices."""
-    for name in names:
-        if name not in choices:
-            raise typer.BadParameter(f"expected one of {', '.join(map(str, choices))}, got {name!r}")

@@ -1,26 +1,30 @@
-"""What the paper's tables ask for, and that every setting has a say in a result's name."""
+"""What the paper's tables and figures need."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import Row, printed
-from edgeproof.experiments.recipe import Recipe, protocols_of
 
-from edgeproof.attacks import LRBCD, PRBCD
-from edgeproof.experiments import TABLES, Store, Table, find, missing, paper
-from edgeproof.experiments.plan import measures
-from edgeproof.experiments.store import key_of
+from edgeproof.experiments import Store
+from edgeproof.experiments.identity import key_of
+from edgeproof.paper import TABLES, Selection, find_table, missing
+from edgeproof.paper.numbers import PaperRow, labels, paper_numbers
+from edgeproof.paper.plan import measurements
+from edgeproof.paper.recipes import protocols_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
 
 
 def test_every_number_of_the_paper_is_in_a_table() -> None:
     assert sum(len(table.cells) for table in TABLES) == 1409
-    assert {table.label for table in TABLES} == set(paper._by_table())
+    assert {table.label for table in TABLES} == labels()
     for table in TABLES:
-        # More than once only where a table prints clean accuracies beside every attack; they differ in part.
+        # Repeated only where a table prints clean accuracies beside every attack; some of them differ.
         times = Counter((cell.row, cell.column) for cell in table.cells)
         repeated = {column.attack for (_, column), count in times.items() if count > 1}
         assert repeated <= {"clean"}
@@ -28,81 +32,48 @@ def test_every_number_of_the_paper_is_in_a_table() -> None:
 
 def test_tables_are_found_by_any_of_their_names() -> None:
     for table in TABLES:
-        assert find(table.label) is find(str(table.number)) is find(table.nickname) is table
+        assert find_table(table.label) is find_table(str(table.number)) is find_table(table.nickname) is table
     with pytest.raises(ValueError, match="unknown table 'tab:result': did you mean 'tab:results'"):
-        find("tab:result")
+        find_table("tab:result")
 
 
-def test_what_tables_share_is_run_once(store: Store) -> None:
-    main, citeseer = find("main"), find("citeseer")
+def test_measurements_that_tables_share_are_made_once(store: Store) -> None:
+    main, citeseer = find_table("main"), find_table("citeseer")
     both = missing([main, citeseer], store)
     assert len(both) < len(missing([main], store)) + len(missing([citeseer], store))
-    kinds = [(job.recipe, measure.kind) for job in both for measure in job.measures]
-    assert len(kinds) == len(set(kinds))
-    names = [key_of(measure.identity) for measure in measures(TABLES)]
-    assert len(names) == len(set(names))
+    tasks = [key_of(task.identity) for job in both for task in job.tasks]
+    assert len(tasks) == len(set(tasks))
+    keys = [key_of(measurement.identity) for measurement in measurements(TABLES)]
+    assert len(keys) == len(set(keys))
 
 
-def test_protocols_differ_for_gprgnn_alone() -> None:
-    for cell in printed("tab:app_results_citeseer"):
+def test_protocols_differ_for_gprgnn_only() -> None:
+    for cell in paper_numbers("tab:app_results_citeseer"):
         assert (len(protocols_of(cell.row)) == 2) == (cell.row.model == "GPRGNN")
-    assert protocols_of(Row("inductive", "csbm", "GPRGNN", False, None, None)) == ("strict",)
-    assert protocols_of(Row("transductive", "cora", "GPRGNN", True, "PGD", 1.0)) == ("strict",)
+    assert protocols_of(PaperRow("inductive", "csbm", "GPRGNN", False, None, None)) == ("strict",)
+    assert protocols_of(PaperRow("transductive", "cora", "GPRGNN", True, "PGD", 1.0)) == ("strict",)
 
 
-ROW = Row("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2)
+def test_fast_version_has_one_seed(store: Store) -> None:
+    table = find_table("other-graphs")
+    seeds = {fast: {job.run.seed for job in missing([table], store, fast=fast)} for fast in (False, True)}
+    assert seeds == {False: {0, 1, 5}, True: {0}}
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        Recipe(ROW, 1),
-        Recipe(ROW, 0, "as_released"),
-        Recipe(ROW, 0, fast=True),
-        Recipe(replace(ROW, attack="PRBCD"), 0),
-        Recipe(replace(ROW, epsilon=0.1), 0),
-        Recipe(replace(ROW, self_training=False), 0),
-        Recipe(replace(ROW, model="APPNP"), 0),
-        Recipe(replace(ROW, dataset="cora_ml"), 0),
-        Recipe(replace(ROW, setting="transductive"), 0),
-    ],
-)
-def test_a_changed_setting_changes_the_name(other: Recipe) -> None:
-    recipe = Recipe(ROW, 0)
-    assert key_of(recipe.identity) == key_of(Recipe(ROW, 0).identity)
-    assert key_of(recipe.identity) != key_of(other.identity)
-    assert key_of(Measure(recipe, "LRBCD").identity) != key_of(Measure(other, "LRBCD").identity)
-    assert key_of(Measure(recipe, "LRBCD").identity) != key_of(Measure(recipe, "PRBCD").identity)
-
-
-def test_settings_are_those_of_the_protocol() -> None:
-    recipe = Recipe(ROW, 0)
-    assert recipe.attack == LRBCD().for_training()
-    assert recipe.local == 0.5
-    assert Recipe(replace(ROW, attack="PRBCD"), 0).attack == PRBCD().for_training()
-    assert Recipe(replace(ROW, attack="PRBCD"), 0).local is None
-    assert recipe.config.max_epochs == 3000
-    assert Recipe(replace(ROW, model="APPNP"), 0).model_settings == {"dropout": 0.5}
-    arxiv = Recipe(replace(ROW, dataset="ogbn-arxiv"), 0)
-    assert (arxiv.config.weight_decay, arxiv.config.validate_every, arxiv.local) == (0.0, 10, 0.25)
-    assert Measure(recipe, "LRBCD").epsilons == (0.05, 0.1, 0.25)
-    assert Measure(recipe, "LRBCD").local == 0.5
-    assert Measure(recipe, "PRBCD").local is None
-
-
-def test_gprgnn_begins_where_the_released_scripts_do() -> None:
-    for attack in (None, "LRBCD"):
-        recipe = Recipe(Row("inductive", "citeseer", "GPRGNN", True, attack, attack and 0.2), 5)
-        assert recipe.model_settings == {"init_seed": 5}
-        assert recipe.identity["model_settings"]["init_seed"] == 5
-
-
-def test_the_names_of_results_stay_what_they_are() -> None:
-    """A new setting of a model or of training must not rename what has been run without it."""
-    for model, name in {"GPRGNN": "4a141c2794c9db30ebe8", "GCN": "c3d96cebea88638c459f"}.items():
-        assert key_of(Recipe(Row("inductive", "citeseer", model, True, "LRBCD", 0.2), 0).identity) == name
-
-
-def test_nothing_is_missing_that_is_there(small: Table, store: Store) -> None:
-    assert [len(job.measures) for job in missing([small], store)] == [2] * 6
-    assert [len(job.measures) for job in missing([small], store, fast=True)] == [2] * 2
+def test_selection_agrees_on_rows_and_jobs(store: Store) -> None:
+    table = find_table("citeseer")
+    jobs = missing([table], store)
+    for selection in (
+        Selection(models=["GAT"]),
+        Selection(trainings=["regular"]),
+        Selection(trainings=["self", "PRBCD"]),
+        Selection(datasets=["cora"]),
+    ):
+        rows = [row for row in table.rows if selection.has_row(row)]
+        selected = {(job.run.model.name, job.run.training) for job in jobs if selection.has(job)}
+        assert len(selected) == len({(row.model, row.self_training, row.attack) for row in rows})
+    assert {job.run.seed for job in jobs if Selection(seeds=[5]).has(job)} == {5}
+    with pytest.raises(ValueError, match=r"expected a seed of these tables and figures \(0, 1, 5\), got 7"):
+        Selection(seeds=[7]).check([table])
+    with pytest.raises(ValueError, match="expected rows with all of these"):
+        Selection(models=["GRAND"], trainings=["LRBCD"]).check([table, find_table("more-attacks")])

@@ -1,27 +1,30 @@
-"""The settings of the paper's experiments, written down once more: what a change of them would silently make of old results."""
+"""The settings of the paper's experiments, written down a second time: changing one would change the meaning of results."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from edgeproof.experiments.measure import Measure
-from edgeproof.experiments.paper import STAND_IN, Row
-from edgeproof.experiments.recipe import Recipe
 
 from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
-from edgeproof.experiments import recipe
-from edgeproof.experiments.store import key_of
+from edgeproof.experiments import AttackSpec, CertifiedAccuracy, SplitSpec
+from edgeproof.experiments.execute import make_split
+from edgeproof.experiments.graphs import STAND_IN, load_graph
+from edgeproof.experiments.identity import key_of
+from edgeproof.experiments.spec import resolve
+from edgeproof.models import build
+from edgeproof.paper.numbers import PaperRow
+from edgeproof.paper.recipes import KINDS, PaperMeasurement, Recipe, kind_of
 from edgeproof.training import TrainConfig
 
-ROW = Row("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2)
+ROW = PaperRow("inductive", "citeseer", "GPRGNN", True, "LRBCD", 0.2)
 
 
-def of(dataset: str, model: str = "GPRGNN", attack: str | None = None, **changes: Any) -> Recipe:
-    return Recipe(replace(ROW, dataset=dataset, model=model, attack=attack, epsilon=attack and 0.2, **changes), 0)
+def recipe(dataset: str, model: str = "GPRGNN", attack: str | None = None, seed: int = 0, **changes: Any) -> Recipe:
+    row = replace(ROW, dataset=dataset, model=model, attack=attack, epsilon=attack and 0.2, **changes)
+    return Recipe(row, seed)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,7 @@ def of(dataset: str, model: str = "GPRGNN", attack: str | None = None, **changes
         ("citeseer", "LRBCD-global", LRBCD(steps=400, block_size=500_000, lr=100.0, samples=20), None),
         ("citeseer", "LRBCD-global-slow", LRBCD(steps=400, block_size=500_000, lr=3.0, samples=20), None),
         ("citeseer", "PRBCD", PRBCD(steps=400, fine_tune_steps=100, block_size=500_000, lr=100.0, samples=20), None),
+        ("citeseer", "degrees", PRBCD(steps=400, fine_tune_steps=100, block_size=500_000, lr=100.0, samples=20), None),
         ("citeseer", "PGD", PGD(steps=400, lr=0.1, samples=20), None),
         ("citeseer", "FGSM", FGSM(), None),
         ("citeseer", "DICE", DICE(add_ratio=0.6), None),
@@ -45,14 +49,18 @@ def of(dataset: str, model: str = "GPRGNN", attack: str | None = None, **changes
         (STAND_IN, "LRBCD", LRBCD(steps=400, block_size=3_000_000, lr=100.0, samples=20), 0.25),
     ],
 )
-def test_attacks_at_evaluation(dataset: str, kind: str, attack: Attack, local: float | None) -> None:
-    identity = Measure(of(dataset), kind).identity
-    assert (identity["attack"], identity["local"], identity["count"]) == (repr(attack), local, "incident")
+def test_attacks_in_evaluation(dataset: str, kind: str, attack: Attack, local: float | None) -> None:
+    setting = "transductive" if kind in ("FGSM", "GreedyRBCD") else "inductive"
+    measurement = PaperMeasurement(recipe(dataset, setting=setting), kind)
+    identity = measurement.identity
+    assert measurement.attack == attack
+    assert identity["attack"] == AttackSpec.of(attack).identity
+    assert (identity.get("local"), "count" in identity) == (local, False)
     assert getattr(attack, "loss", "tanh_margin") == "tanh_margin"
 
 
 @pytest.mark.parametrize(
-    ("dataset", "against", "epsilon", "attack", "local"),
+    ("dataset", "name", "epsilon", "attack", "local"),
     [
         ("citeseer", "LRBCD", 0.2, LRBCD(steps=20, block_size=1_000_000, lr=2000.0, samples=20), 0.5),
         ("ogbn-arxiv", "LRBCD", 0.1, LRBCD(steps=20, block_size=3_000_000, lr=4000.0, samples=20), 0.25),
@@ -62,16 +70,22 @@ def test_attacks_at_evaluation(dataset: str, kind: str, attack: Attack, local: f
         ("cora", "PGD", 1.0, PGD(steps=50, lr=0.1, samples=20), None),
     ],
 )
-def test_attacks_in_training(dataset: str, against: str, epsilon: float, attack: Attack, local: float | None) -> None:
-    identity = Recipe(replace(ROW, dataset=dataset, attack=against, epsilon=epsilon), 0).identity
-    assert (identity["attack"], identity["local"], identity["epsilon"]) == (repr(attack), local, epsilon)
+def test_attacks_in_training(dataset: str, name: str, epsilon: float, attack: Attack, local: float | None) -> None:
+    run = Recipe(replace(ROW, dataset=dataset, attack=name, epsilon=epsilon), 0).run
+    threat = resolve(run.training).preset.threat
+    assert threat is not None
+    assert (threat.attack, threat.epsilon, threat.local, threat.count) == (attack, epsilon, local, "incident")
+
+
+def test_training_attacks_are_those_for_training() -> None:
+    assert AttackSpec.of(LRBCD().for_training()) == recipe("citeseer", attack="LRBCD").run.training.attack
+    assert AttackSpec.of(PRBCD().for_training()) == recipe("citeseer", attack="PRBCD").run.training.attack
 
 
 @pytest.mark.parametrize(("model", "samples"), [("GCN", 100_000), ("GPRGNN", 100_000), ("SoftMedianGDC", 10_000)])
 def test_certificates(model: str, samples: int) -> None:
-    identity = Measure(of("citeseer", model), "smoothing").identity
-    assert (identity["samples"], identity["choosing"], identity["alpha"]) == (samples, 1_000, 0.05)
-    assert identity["smoothing"] == "SparseSmoothing(p_add=0.01, p_del=0.6)"
+    measurement = PaperMeasurement(recipe("citeseer", model), "smoothing").measurement
+    assert measurement == CertifiedAccuracy(p_add=0.01, p_del=0.6, samples=samples, choosing_samples=1_000, alpha=0.05)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +108,13 @@ def test_certificates(model: str, samples: int) -> None:
     ],
 )
 def test_models(dataset: str, model: str, attack: str | None, settings: dict[str, Any]) -> None:
-    assert settings.items() <= of(dataset, model, attack).identity["model_settings"].items()
+    spec = recipe(dataset, model, attack).run.model
+    assert settings.items() <= build(spec.name, 1, 2, dict(spec.settings)).settings.items()
+
+
+def test_initial_coefficients_of_gprgnn_have_the_seed_of_the_run() -> None:
+    for attack in (None, "LRBCD"):
+        assert recipe("citeseer", attack=attack, seed=5).run.model.settings == (("init_seed", 5),)
 
 
 @pytest.mark.parametrize(
@@ -112,28 +132,52 @@ def test_models(dataset: str, model: str, attack: str | None, settings: dict[str
     ],
 )
 def test_training(dataset: str, model: str, settings: dict[str, Any]) -> None:
-    assert of(dataset, model).config == TrainConfig(**settings)
-    assert of(dataset, model).label_config == TrainConfig(**settings)
+    # The paper's common settings.
+    common = {
+        "loss": "tanh_margin",
+        "lr": 0.01,
+        "weight_decay": 1e-3,
+        "warmup_epochs": 10,
+        "separate_warmup": True,
+        "max_epochs": 3000,
+        "patience": 200,
+        "validate_every": 1,
+        "label_models": 1,
+    }
+    assert recipe(dataset, model).config == TrainConfig(**{**common, **settings})
+    assert resolve(recipe(dataset, model).run.training).label_config == TrainConfig(**{**common, **settings})
 
 
-def test_in_the_transductive_study_label_models_are_kept_at_their_best_of_500_epochs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one, seen = of("karate", "GCN", setting="transductive"), dict[str, Any]()
-    assert one.config == TrainConfig(patience=300)
-
-    def label(*_: object, **named: Any) -> Any:
-        seen.update(named)
-        return SimpleNamespace(histories=())
-
-    monkeypatch.setattr(recipe, "pseudo_labels", label)
-    monkeypatch.setattr(recipe, "train", lambda *_, **__: None)
-    one.train(one.split(one.data()), "cpu")
-    assert seen["preset"] == TrainConfig(max_epochs=500, patience=500)
+def test_label_models_of_the_transductive_study_run_for_500_epochs() -> None:
+    study = recipe("karate", "GCN", setting="transductive")
+    assert study.config == TrainConfig(patience=300)
+    assert resolve(study.run.training).label_config == TrainConfig(max_epochs=500, patience=500)
 
 
-# If these change while the graph does not, results in stores are of other nodes than new ones would be: give `Recipe.nodes` an
-# entry that tells them apart. Graphs: Cora as a whole, the others' largest components; Squirrel has a split for each seed.
+@pytest.mark.parametrize(
+    ("dataset", "setting", "expected"),
+    [
+        ("citeseer", "inductive", SplitSpec("inductive", 20, 20)),
+        ("citeseer", "transductive", SplitSpec("transductive", 20, 20)),
+        ("karate", "transductive", SplitSpec("transductive", 1, 1)),
+        ("csbm", "inductive", SplitSpec("provided", test_on_val=True)),
+        ("squirrel", "inductive", SplitSpec("provided")),
+        ("ogbn-arxiv", "inductive", SplitSpec("provided")),
+        (STAND_IN, "inductive", SplitSpec("provided")),
+    ],
+)
+def test_splits(dataset: str, setting: str, expected: SplitSpec) -> None:
+    assert recipe(dataset, setting=setting).run.split == expected
+
+
+def test_whole_graphs_are_cora_and_arxiv() -> None:
+    names = ("citeseer", "cora", "cora_ml", "pubmed", "csbm", "squirrel", "wikics", "ogbn-arxiv", STAND_IN)
+    whole = [name for name in names if not recipe(name).run.dataset.largest_component]
+    assert whole == ["cora", "ogbn-arxiv", STAND_IN]
+
+
+# If one of these changes while its graph does not, stored results are of other nodes than new ones. Give SplitSpec an entry
+# that tells them apart. Graphs: all of Cora, the largest components of the others; Squirrel has one split per seed.
 @pytest.mark.parametrize(
     ("dataset", "protocol", "seed", "expected"),
     [
@@ -154,38 +198,29 @@ def test_graphs_and_splits_are_those_of_the_results(
     dataset: str, protocol: str, seed: int, expected: str, real_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEPROOF_DATA", str(real_data))
-    one = Recipe(replace(ROW, dataset=dataset), seed, protocol)
-    assert one.split(one.data()).fingerprint[:12] == expected
+    run = Recipe(replace(ROW, dataset=dataset), seed, protocol).run
+    assert make_split(run, load_graph(*run.graph)).fingerprint[:12] == expected
 
 
 @pytest.mark.parametrize(("dataset", "expected"), [("csbm", "6390d52225d5"), (STAND_IN, "d6786afad543")])
 def test_generated_graphs_are_those_of_the_results(dataset: str, expected: str) -> None:
-    one = of(dataset)
-    assert one.split(one.data()).fingerprint[:12] == expected
+    run = recipe(dataset).run
+    assert make_split(run, load_graph(*run.graph)).fingerprint[:12] == expected
 
 
-def test_another_graph_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, data = of("csbm"), of("csbm").data()
-    for name, value in (("x", data.x + 0.1), ("y", 1 - data.y), ("val_mask", ~data.val_mask)):
-        changed = data.clone()
-        changed[name] = value
-        monkeypatch.setattr(recipe.datasets, "load", lambda *_, found=changed, **__: found)
-        with pytest.raises(ValueError, match="expected csbm to be the graph that results are of"):
-            one.data()
-    changed = data.clone()
-    changed.edge_index = data.edge_index.flip(1)
-    monkeypatch.setattr(recipe.datasets, "load", lambda *_, **__: changed)
-    assert one.data() is changed
+def test_stored_results_depend_on_the_graph() -> None:
+    run = recipe(STAND_IN).run
+    other = replace(run, dataset=replace(run.dataset, fingerprint="another"))
+    assert run.dataset.fingerprint == "fc1416eae1ed6359"
+    assert key_of(run.identity) != key_of(other.identity)
 
 
-def test_another_graph_has_another_name_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = key_of(of(STAND_IN).identity)
-    monkeypatch.setitem(recipe.GRAPHS, STAND_IN, "another")
-    assert key_of(of(STAND_IN).identity) != before
+def test_kinds_are_recognized_in_stored_results() -> None:
+    for kind in KINDS:
+        setting = "transductive" if kind in ("FGSM", "GreedyRBCD") else "inductive"
+        assert kind_of(PaperMeasurement(recipe("citeseer", setting=setting), kind).identity) == kind
 
 
-def test_the_generated_graph_is_tested_on_its_validation_nodes() -> None:
-    one = of("csbm")
-    data = one.data()
-    split = one.split(data)
-    assert split.test.ids[split.test.nodes].tolist() == data.val_mask.nonzero().squeeze(1).tolist()
+def test_keys_of_results_stay_what_they_are() -> None:
+    keys = [key_of(recipe("citeseer", model, "LRBCD").run.identity) for model in ("GPRGNN", "GCN")]
+    assert keys == ["9260e78b920a41029dac", "45654598d48bde9e6de7"]

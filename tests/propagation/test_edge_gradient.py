@@ -381,7 +381,7 @@ class Constant(nn.Module):
 @pytest.mark.parametrize(
     ("output", "description"),
     [
-        (None, "got none"),
+        (None, "got None"),
         (torch.zeros(7), r"got torch.float32 of shape \[7\]"),
         (torch.zeros(6, 3), r"got torch.float32 of shape \[6, 3\]"),
     ],

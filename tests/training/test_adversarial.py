@@ -444,7 +444,7 @@ def test_invalid_settings_raise_before_training(
 
 
 def test_model_that_ignores_edge_weights_raises_before_label_models_are_trained(split: Split) -> None:
-    with pytest.raises(ValueError, match="does not take an edge of weight 0 for no edge"):
+    with pytest.raises(ValueError, match="treats zero-weight edges differently from missing edges"):
         ep.train(GraphSAGE(21, 8, 2, 2), split, self_training=untrainable("GCN")(21, 2), **AGAINST, **SHORT)
 
 

@@ -18,6 +18,7 @@ from edgeproof._tensors import on_host
 from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, split_batch
 from edgeproof.models.base import GraphModel
+from edgeproof.models.model_probe import batching_is_exact, encode_once
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.autograd_path import EncodeDiffuse
 
@@ -25,8 +26,6 @@ from edgeproof.propagation.autograd_path import EncodeDiffuse
 _CHOOSING_OFFSET = 1 << 48
 # Default memory of a batch: this fraction of the free memory, on a CPU at most this number of bytes, to stay within caches.
 _MEMORY_FRACTION, _CPU_BATCH_BYTES = 0.5, 1 << 28
-# Relative tolerance for logits of the same graph.
-_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
 # Largest number of graphs per batch, if the model processes them in one call and if it takes one call each.
 _MAX_BATCHED, _MAX_UNBATCHED = 4096, 64
 
@@ -44,7 +43,7 @@ class SmoothedSampler:
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
         self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
-        self.encoded = self._encode()
+        self.encoded = encode_once(model, data)
         self.batched = not isinstance(model, GraphModel) or model.side_by_side
         self.batch_size = self._batch_size(memory)
         self.batched = self.batched and (self.batch_size == 1 or self._is_batchable())
@@ -110,16 +109,6 @@ class SmoothedSampler:
             logits: Tensor = self.model(self.data.x.repeat(size, 1), edges)
             return logits
 
-    def _encode(self) -> Tensor | None:
-        """Return the model's encoded features; None unless ``encode`` and ``diffuse`` reproduce its logits."""
-        if not isinstance(self.model, EncodeDiffuse):
-            return None
-        with eval_mode(self.model), torch.no_grad():
-            encoded = self.model.encode(self.data.x)
-            logits = self.model.diffuse(encoded, Adjacency.from_data(self.data))
-            expected = self.model(self.data.x, self.data.edge_index)
-        return encoded if self._is_close(logits, expected) else None
-
     def _batch_size(self, memory: float | None) -> int:
         """Return the number of graphs that fit into the memory of a batch, from an estimate for one graph."""
         graph = self.sampler.draw(0, 1, self.data.x.dtype)
@@ -137,22 +126,12 @@ class SmoothedSampler:
         return max(1, min(_MAX_BATCHED if self.batched else _MAX_UNBATCHED, int(limit / graph_bytes)))
 
     def _is_batchable(self) -> bool:
-        """Whether two graphs in one batch get the same logits as each alone; a norm over all nodes would mix them."""
+        """Whether two graphs in one batch get the same logits as each alone."""
         dtype = self.data.x.dtype
-        separate = torch.cat([self._logits(self.sampler.draw(sample, 1, dtype), 1) for sample in range(2)])
-        try:
-            together = self._logits(self.sampler.draw(0, 2, dtype), 2)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:
-            # A parameter or buffer of the model has the size of the graph.
-            return False
-        return self._is_close(together, separate)
-
-    def _is_close(self, logits: Tensor, expected: Tensor) -> bool:
-        if logits.shape != expected.shape:
-            return False
-        return bool((logits - expected).abs().max() <= _TOLERANCE[self.data.x.dtype] * expected.abs().max())
+        return batching_is_exact(
+            lambda: torch.cat([self._logits(self.sampler.draw(sample, 1, dtype), 1) for sample in range(2)]),
+            lambda: self._logits(self.sampler.draw(0, 2, dtype), 2),
+        )
 
 
 def default_batch_bytes(device: torch.device, free: float | None = None) -> float:

@@ -1,6 +1,6 @@
 """Experiments: declared runs (dataset x split x model x training x seed) and measurements, engines, and a store of results."""
 
-from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter
+from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter, LogitMargins
 from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
@@ -38,6 +38,7 @@ __all__ = [
     "JobFailedError",
     "LearnedFilter",
     "LocalEngine",
+    "LogitMargins",
     "Measurement",
     "ModelSpec",
     "RayEngine",

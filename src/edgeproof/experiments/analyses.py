@@ -1,4 +1,4 @@
-"""Measurements for figures: learned filters, diffusion between nodes, and the nodes at which attacks succeed."""
+"""Measurements for figures and studies: learned filters, diffusion, nodes at which attacks succeed, and logit margins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_int
+from edgeproof._checks import check_int, check_positive
 from edgeproof.analysis import Coefficients, attacked_degrees, coefficients, diffusion, spectrum
 from edgeproof.attacks import AttackResult
 from edgeproof.experiments.measurements import attack_entries, check_budgets, run_attack
 from edgeproof.experiments.schema import are_numbers, require
 from edgeproof.experiments.spec import AttackSpec, Measurement, register
+from edgeproof.losses import margin
+from edgeproof.models import predict
 from edgeproof.splits import Split
 
 # Bins of the eigenvalue histogram on [0, 2]; with an odd number, the many eigenvalues at 1 share one bin.
@@ -123,5 +125,34 @@ def _count(result: AttackResult, graph: Data) -> list[list[int]]:
     """Return rows of degree, adversarial edges, misclassified nodes, robust nodes."""
     nodes = attacked_degrees(result, graph)
     pairs = torch.stack([nodes.degree, nodes.flips], dim=1)
-    fell, stands = (Counter(map(tuple, pairs[mask].tolist())) for mask in (nodes.misclassified, nodes.robust))
-    return [[*pair, fell[pair], stands[pair]] for pair in sorted({*fell, *stands})]
+    misclassified, robust = (Counter(map(tuple, pairs[mask].tolist())) for mask in (nodes.misclassified, nodes.robust))
+    return [[*pair, misclassified[pair], robust[pair]] for pair in sorted({*misclassified, *robust})]
+
+
+@register("margins")
+@dataclass(frozen=True)
+class LogitMargins(Measurement):
+    r"""Sizes of the logit margins :math:`m` at the test nodes of the unperturbed graph.
+
+    The values are the median of :math:`|m|` and the fraction of flat nodes, those with
+    :math:`\tanh'(m) = 1 - \tanh^2(m)` below ``flat_slope``: the tanh margin hardly depends on their logits.
+
+    Args:
+        flat_slope: Slope of the tanh below which nodes are flat.
+    """
+
+    flat_slope: float = 1e-4
+
+    def __post_init__(self) -> None:
+        check_positive(flat_slope=self.flat_slope)
+
+    def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
+        graph, nodes = split.test.data, split.test.nodes
+        margins = margin(predict(model, graph)[nodes].detach(), graph.y[nodes]).double()
+        flat = 1 - margins.tanh().square() < self.flat_slope
+        return {"median": float(margins.abs().median()), "flat": float(flat.double().mean())}
+
+    @staticmethod
+    def check(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        require(values, are_numbers([values["median"], values["flat"]], 2))
+        require(values, values["median"] >= 0 and 0 <= values["flat"] <= 1)

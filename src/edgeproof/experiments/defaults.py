@@ -99,4 +99,5 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "clean": {},
     "diffusion": {},
     "degrees": {"local": None, "count": "incident"},
+    "margins": {"flat_slope": 0.0001},
 }

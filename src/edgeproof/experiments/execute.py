@@ -104,15 +104,15 @@ def train_run(
     """
     split = split.to(device)
     sizes = split.train.data.num_features, num_classes(split.test.data)
-    model = build_model(run.model, *sizes, run.seed, factory).to(device)
-    training = resolve(run.training).with_seed(run.seed)
+    model = build_model(run.model, *sizes, run.training_seed, factory).to(device)
+    training = resolve(run.training).with_seed(run.training_seed)
     preset = training.preset
     labels: Any = False
     if preset.self_training:
         labeller = model
         if preset.labeller is not None:
             settings = dict(preset.labeller_settings)
-            labeller = models.build(preset.labeller, *sizes, settings, seed=run.seed).to(device)
+            labeller = models.build(preset.labeller, *sizes, settings, seed=run.training_seed).to(device)
         labels = pseudo_labels(labeller, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
     history = train(model, split, self_training=labels, preset=preset, checkpoint=checkpoint, progress=False)
     return model, history

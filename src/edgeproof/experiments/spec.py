@@ -24,6 +24,8 @@ from edgeproof.training.config import check_threat_settings, configure
 Settings = tuple[tuple[str, Any], ...]
 SPLIT_KINDS = ("inductive", "transductive", "provided")
 _CHANNELS = ("in_channels", "out_channels")
+# Distance between the training seeds of two restarts; larger than the seeds of usual sweeps, so that none coincide.
+_SEEDS_PER_RESTART = 1000
 
 
 def as_settings(values: Mapping[str, Any]) -> Settings:
@@ -388,6 +390,8 @@ class Run:
         model: The architecture.
         training: How to train it.
         seed: Seed of the split, the initial parameters, training and attacks.
+        restart: Number of the restart: with another number, the initial parameters and the training have another seed, on the
+            same split.
     """
 
     dataset: DatasetSpec
@@ -395,16 +399,23 @@ class Run:
     model: ModelSpec
     training: TrainingSpec
     seed: int = 0
+    restart: int = 0
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_int(0, restart=self.restart)
+
+    @property
+    def training_seed(self) -> int:
+        """Seed of the initial parameters and of training."""
+        return self.seed + _SEEDS_PER_RESTART * self.restart
 
     @cached_property
     def entries(self) -> dict[str, Any]:
         """The ``"run"`` entry of identities."""
         parts = {"split": self.split.identity, "training": self.training.identity}
         named = {"dataset": self.dataset.identity, "model": self.model.identity, "seed": self.seed}
-        return {**named, **without_empty(parts)}
+        return {**named, **without_empty(parts), **({"restart": self.restart} if self.restart else {})}
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -427,9 +438,10 @@ def describe_run(entries: Mapping[str, Any]) -> str:
     training, split = entries.get("training", {}), entries.get("split", {})
     kind = split.get("kind", "inductive")
     rule = kind if kind == "transductive" else split.get("protocol", "strict")
-    epochs = training.get("config", {}).get("max_epochs")
+    epochs, restart = training.get("config", {}).get("max_epochs"), entries.get("restart")
     text = f"{entries['dataset']['name']} {entries['model']['name']}, {describe_training(training)}, {rule}"
-    return f"{text}, seed {entries['seed']}" + (f", {epochs} epochs" if epochs is not None else "")
+    text += f", seed {entries['seed']}" + (f", restart {restart}" if restart is not None else "")
+    return text + (f", {epochs} epochs" if epochs is not None else "")
 
 
 class Measurement(ABC):
@@ -558,7 +570,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All combinations of datasets, splits, models, trainings and seeds, and what to measure of each.
+    """All combinations of datasets, splits, models, trainings, restarts and seeds, and what to measure of each.
 
     Args:
         datasets: The graphs.
@@ -567,6 +579,7 @@ class Sweep:
         trainings: Ways to train.
         splits: Rules that divide nodes.
         seeds: Seeds of the runs; tables show means over them.
+        restarts: Numbers of restarts, see :class:`Run`; tables show means over them, too.
     """
 
     datasets: tuple[DatasetSpec, ...]
@@ -575,6 +588,7 @@ class Sweep:
     trainings: tuple[TrainingSpec, ...] = (TrainingSpec(),)
     splits: tuple[SplitSpec, ...] = (SplitSpec(),)
     seeds: tuple[int, ...] = (0,)
+    restarts: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -602,11 +616,12 @@ class Sweep:
         from edgeproof.experiments.graphs import with_fingerprint
 
         return [
-            Run(with_fingerprint(dataset, split.uses_masks), split, model, training, seed)
+            Run(with_fingerprint(dataset, split.uses_masks), split, model, training, seed, restart)
             for dataset in self.datasets
             for split in self.splits
             for model in self.models
             for training in self.trainings
+            for restart in self.restarts
             for seed in self.seeds
         ]
 

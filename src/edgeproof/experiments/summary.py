@@ -59,7 +59,7 @@ def summarize(sweep: Sweep, store: Store) -> SweepTable:
     columns = [
         f"{prefixes[measurement]} {name}".strip() for measurement in sweep.measurements for name in measurement.columns
     ]
-    total = len(sweep.seeds)
+    total = len(sweep.seeds) * len(sweep.restarts)
     lines = tuple((*name, *(_cell(cells.get(title), total) for title in columns)) for name, cells in means.items())
     names = ("dataset", *(["split"] if len(sweep.splits) > 1 else []), "model", "training")
     return SweepTable((*names, *columns), lines, len(names))
@@ -80,7 +80,7 @@ def _line_name(run: Run, sweep: Sweep) -> tuple[str, ...]:
 
 
 def _means(jobs: Sequence[Job], store: Store, prefixes: Mapping[Measurement, str]) -> dict[str, SeedMean]:
-    """Return the mean of each column over the runs of one line, which differ in their seeds only."""
+    """Return the mean of each column over the runs of one line, which differ in their seeds and restarts only."""
     found: dict[str, list[float]] = {}
     for task in (task for job in jobs for task in job.tasks):
         record = store.get(task.identity)

@@ -37,9 +37,9 @@ T = TypeVar("T")
 def read_sweep(path: str | Path) -> Sweep:
     """Read a sweep from a TOML file.
 
-    ``seeds`` is a list of integers. The tables ``[[dataset]]``, ``[[split]]``, ``[[model]]``, ``[[training]]`` and
-    ``[[measurement]]`` are combined with each other; ``split`` and ``training`` may be left out. Paths of datasets are relative
-    to the file.
+    ``seeds`` and ``restarts`` are lists of integers. The tables ``[[dataset]]``, ``[[split]]``, ``[[model]]``,
+    ``[[training]]`` and ``[[measurement]]`` are combined with each other; ``split`` and ``training`` may be left out. Paths of
+    datasets are relative to the file.
 
     Args:
         path: The file.
@@ -91,17 +91,21 @@ def parse_sweep(content: Mapping[str, Any], folder: Path) -> Sweep:
         "training": _training,
         "measurement": _measurement,
     }
-    _check_keys("key", content, ("seeds", *parsers))
+    _check_keys("key", content, ("seeds", "restarts", *parsers))
     parsed = {f"{name}s": _tables(content, name, parse) for name, parse in parsers.items() if name in content}
     for name in ("dataset", "model", "measurement"):
         if name not in content:
             raise ValueError(f"expected at least one [[{name}]], got none")
-    seeds = content.get("seeds", [0])
+    return Sweep(**parsed, seeds=_seeds(content, "seeds"), restarts=_seeds(content, "restarts"))
+
+
+def _seeds(content: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    seeds = content.get(name, [0])
     if not isinstance(seeds, list):
-        raise ValueError(f"expected seeds as a list, such as [0, 1], got {seeds!r}")
+        raise ValueError(f"expected {name} as a list, such as [0, 1], got {seeds!r}")
     for seed in seeds:
         check_seed(seed)
-    return Sweep(**parsed, seeds=tuple(seeds))
+    return tuple(seeds)
 
 
 def _tables(content: Mapping[str, Any], name: str, parse: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:

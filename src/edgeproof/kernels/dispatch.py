@@ -1,7 +1,7 @@
 """Select the backend of each kernel call.
 
-A backend is a module with ``name``, ``summary``, ``not_supported_reasons(tensors)`` and one function for each operation
-below. :mod:`~edgeproof.kernels.reference` defines what the operations compute. The first backend of :data:`BACKENDS`
+A backend is a module with ``name``, ``summary``, ``devices``, ``not_supported_reasons(tensors)`` and one function for each
+operation below. :mod:`~edgeproof.kernels.reference` defines what the operations compute. The first backend of :data:`BACKENDS`
 without a reason against the deciding arguments serves the call.
 """
 
@@ -27,6 +27,7 @@ class Backend(Protocol):
 
     name: str
     summary: str
+    devices: tuple[str, ...]
 
     def not_supported_reasons(self, tensors: Sequence[Tensor]) -> list[str]: ...
 
@@ -66,14 +67,16 @@ def choose(tensors: Sequence[Tensor], backend: str | None = None) -> Backend:
     backend = backend or _forced.get()
     check_name(backend)
     candidates = [candidate for candidate in BACKENDS if backend in (None, candidate.name)]
-    refusals = []
     for candidate in candidates:
-        reasons = candidate.not_supported_reasons(tensors)
-        if not reasons:
+        if _fits_devices(candidate, tensors) and not candidate.not_supported_reasons(tensors):
             return candidate
-        refusals.append(f"{candidate.name}: {'; '.join(reasons)}")
+    refusals = [f"{candidate.name}: {'; '.join(candidate.not_supported_reasons(tensors))}" for candidate in candidates]
     inputs = ", ".join(f"{list(tensor.shape)} {tensor.dtype} on {tensor.device}" for tensor in tensors)
     raise ValueError(f"no kernel backend supports {inputs} ({' | '.join(refusals)})")
+
+
+def _fits_devices(backend: Backend, tensors: Sequence[Tensor]) -> bool:
+    return not backend.devices or all(tensor.device.type in backend.devices for tensor in tensors)
 
 
 class Operation(Generic[P, R]):

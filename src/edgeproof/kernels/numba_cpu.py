@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgeproof._threads import share_with_torch
-from edgeproof.kernels import _numba_greedy as greedy
 from edgeproof.kernels import _numba_kernels as loops
 from edgeproof.kernels import _numba_sampling as sampling
 from edgeproof.kernels import reference
@@ -18,6 +17,7 @@ from edgeproof.kernels.reference_sampling import expected_gaps
 from edgeproof.kernels.reference_thresholds import bracket_from_sums
 
 name = "numba"
+devices: tuple[str, ...] = ("cpu",)
 summary = (
     "compiled loops for gathered dot products, medians, projections, pair indices and samples; CPU; float32 and float64"
 )
@@ -142,16 +142,16 @@ def take_largest(
     for row, row_taken in zip(p, taken, strict=True):
         values, room, left = _array(row), _array(local.clone()), int(total)
         largest = float(row.max())
-        if largest <= 0 or greedy.cost_of(largest, unit, whole) > left:
+        if largest <= 0 or loops.cost_of(largest, unit, whole) > left:
             continue
-        bits, counts = _array(row.float()).view(np.int32), np.zeros(greedy.BUCKETS + 1, dtype=np.int32)
-        greedy.count(bits, counts)
+        bits, counts = _array(row.float()).view(np.int32), np.zeros(loops.BUCKETS + 1, dtype=np.int32)
+        loops.count(bits, counts)
         # The largest values usually exhaust the total budget.
         num_values = chunk or max(1024, min(64 * (left // unit), p.size(1) // 16))
-        high = greedy.BUCKETS
+        high = loops.BUCKETS
         while left >= 0 and high > 0:
-            low = greedy.lowest_bucket(counts, high, num_values)
-            left = greedy.take(values, bits, counts, low, high, *nodes, room, left, unit, whole, _array(row_taken))
+            low = loops.lowest_bucket(counts, high, num_values)
+            left = loops.take(values, bits, counts, low, high, *nodes, room, left, unit, whole, _array(row_taken))
             num_values, high = 4 * num_values, low
     return taken, finite
 
@@ -170,7 +170,7 @@ def sample_graphs(
     num_gaps: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, int | None]:
     """See :func:`edgeproof.kernels.reference.sample_graphs`; one sample per thread, without sorting."""
-    share_with_torch()
+    _set_threads()
     n, edges = num_nodes, _array(index)
     capacity = edges.size + (num_gaps or expected_gaps(n * (n - 1) // 2, p_add))
     while True:
@@ -193,6 +193,12 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-def _set_threads(work: int) -> None:
-    """Use as many threads as torch, or one for little work. Neither changes the rounding."""
-    share_with_torch(1 if work < _SMALL else None)
+def _set_threads(work: int | None = None) -> None:
+    """Let Numba use as many threads as torch, or one for little work. Neither changes the rounding."""
+    torch_threads = torch.get_num_threads()
+    threads = 1 if work is not None and work < _SMALL else torch_threads
+    # Not numba.get_num_threads, which would start the thread pool.
+    numba.set_num_threads(min(threads, int(numba.config.NUMBA_NUM_THREADS)))  # type: ignore[attr-defined]
+    if torch.get_num_threads() != torch_threads:
+        # Starting Numba's thread pool also sets the number of OpenMP threads, which torch shares.
+        torch.set_num_threads(torch_threads)

@@ -29,6 +29,7 @@ __all__ = [
     "apply_threshold",
     "bracket_threshold",
     "compact",
+    "devices",
     "gathered_dot",
     "half_of",
     "insert_pairs",
@@ -53,6 +54,8 @@ __all__ = [
 ]
 
 name = "reference"
+# No restriction.
+devices: tuple[str, ...] = ()
 summary = "plain torch; any device; float32 and float64"
 
 # Entries up to which a matrix is small: a GPU computes with it faster than the host launches kernels.

@@ -23,6 +23,7 @@ except ImportError:
     triton = None
 
 name = "triton"
+devices: tuple[str, ...] = ("cuda",)
 summary = (
     "gathered dot products, graphs with flips, projections, pair indices, samples and the search over all pairs; CUDA; float32 "
     "and float64 (search: float32)"

@@ -39,17 +39,22 @@ class EncodeDiffuse(Protocol):
 
 
 class Tolerance(NamedTuple):
-    """Largest difference between equal results, relative to the largest absolute value."""
+    """Largest difference between equal results, relative to the largest absolute value.
+
+    Args:
+        logits: For logits of unweighted graphs.
+        weighted: For gradients, and for logits of graphs with edge weights.
+    """
 
     logits: float
-    gradients: float
+    weighted: float
 
 
 TOLERANCES = {
-    torch.float32: Tolerance(logits=1e-4, gradients=1e-3),
-    torch.float64: Tolerance(logits=1e-9, gradients=1e-8),
+    torch.float32: Tolerance(logits=1e-4, weighted=1e-3),
+    torch.float64: Tolerance(logits=1e-9, weighted=1e-8),
 }
-_LOW_PRECISION = Tolerance(logits=1e-2, gradients=1e-2)
+_LOW_PRECISION = Tolerance(logits=1e-2, weighted=1e-2)
 # Logits of the same computation differ by at most this many units of rounding, relative to the largest.
 _ROUNDING_UNITS = 64
 # Gradients with respect to other nodes' features count from this fraction of the largest: below may be rounding.
@@ -162,7 +167,7 @@ class AutogradPath:
             kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
             with eval_mode(self.model):
                 removed = self.model(self.data.x, self.data.edge_index[:, kept], self.data.x.new_ones(int(kept.sum())))
-        return same_logits(clean, with_zeros) and same_logits(flipped, removed)
+        return same_weighted(clean, with_zeros) and same_weighted(flipped, removed)
 
     def ignores_edges(self) -> bool:
         """Test whether the model mixes features between nodes, but not along the edges passed to it."""
@@ -184,13 +189,13 @@ class AutogradPath:
 
 
 def same_logits(logits: Tensor, expected: Tensor) -> bool:
-    """Test whether two outputs of a model are equal up to rounding."""
+    """Test whether the logits of two unweighted graphs are equal up to rounding."""
     return _close(logits, expected, TOLERANCES.get(logits.dtype, _LOW_PRECISION).logits)
 
 
-def same_gradients(gradients: Tensor, expected: Tensor) -> bool:
-    """Test whether two gradients, computed in different ways, are equal up to rounding."""
-    return _close(gradients, expected, TOLERANCES.get(gradients.dtype, _LOW_PRECISION).gradients)
+def same_weighted(values: Tensor, expected: Tensor) -> bool:
+    """Test whether two gradients, or the logits of two graphs with edge weights, are equal up to rounding."""
+    return _close(values, expected, TOLERANCES.get(values.dtype, _LOW_PRECISION).weighted)
 
 
 def _close(values: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -243,7 +248,7 @@ def propagate_path_is_exact(
     except UnknownRuleError:
         # Not cached: on a smaller graph the rules may be known.
         return False
-    equal = same_gradients(logits, expected_logits) and same_gradients(fast, expected)
+    equal = same_weighted(logits, expected_logits) and same_weighted(fast, expected)
     # Equal gradients that are all zero prove nothing, so such a model is tested again next time.
     if not equal or bool(expected.any()):
         _EXACT[model] = equal

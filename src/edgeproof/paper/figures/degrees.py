@@ -43,13 +43,12 @@ class Degrees:
         for axes, epsilon in zip(figure.subplots(1, len(epsilons), squeeze=False).flat, epsilons, strict=True):
             lines = [line for by_budget in each for line in by_budget[epsilon]]
             draw_misclassified(axes, _counts(lines))
-            fell = sum(line[2] for line in lines)
+            misclassified = sum(line[2] for line in lines)
             beyond = sum(line[2] for line in lines if line[1] > line[0])
-            axes.set_title(
-                f"budget {epsilon:.0%}: {fell} nodes fell, {beyond} of them beyond their degree", fontsize="small"
-            )
-            axes.set_xlabel(f"degree, {_LAST} stands for more")
-            axes.set_ylabel(f"adversarial edges, {_LAST} stands for more")
+            title = f"budget {epsilon:.0%}: {misclassified} misclassified, {beyond} with more flips than edges"
+            axes.set_title(title, fontsize="small")
+            axes.set_xlabel(f"degree ({_LAST}: at least {_LAST})")
+            axes.set_ylabel(f"adversarial edges ({_LAST}: at least {_LAST})")
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.axes[0].legend(handles, labels, loc="upper left", fontsize="x-small")
         return figure
@@ -58,6 +57,6 @@ class Degrees:
 def _counts(lines: Sequence[Sequence[Any]]) -> torch.Tensor:
     """Return the number of misclassified nodes by degree and adversarial edges."""
     counts = torch.zeros(_LAST + 1, _LAST + 1, dtype=torch.long)
-    for degree, flips, fell, _ in lines:
-        counts[min(degree, _LAST), min(flips, _LAST)] += fell
+    for degree, flips, misclassified, _ in lines:
+        counts[min(degree, _LAST), min(flips, _LAST)] += misclassified
     return counts

@@ -1,0 +1,87 @@
+"""Studies: sweeps, and pages that are rendered from stored results."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from edgeproof import models
+from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
+from edgeproof.experiments.execute import build_model
+from edgeproof.experiments.identity import key_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def study_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(ROOT / "studies")
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        if (ROOT / "studies" / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+def load(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "findings", "logit_scale", "nondeterminism"])
+def test_page_matches_stored_results(name: str) -> None:
+    study = load(name)
+    assert study.PAGE.read_text(encoding="utf-8") == study.page(), f"run python studies/{name}.py"
+
+
+@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "nondeterminism"])
+def test_store_has_all_results_of_a_study_and_no_others(name: str) -> None:
+    study = load(name)
+    wanted = {key_of(task.identity) for job in study.jobs() for task in job.tasks}
+    assert {record.key for record in study.STORE.records() if record.kind != "training"} == wanted
+
+
+def test_run_computes_missing_results_and_render_writes_the_page(tmp_path: Path) -> None:
+    pages = load("_pages")
+    sweep = Sweep(
+        datasets=(DatasetSpec("csbm"),),
+        models=(ModelSpec("GCN", as_settings({"hidden_channels": 4})), ModelSpec("MLP")),
+        measurements=(CleanAccuracy(),),
+        trainings=(TrainingSpec(config=as_settings({"max_epochs": 3})),),
+    )
+    page, store = tmp_path / "page.md", Store(tmp_path / "store")
+    app = pages.command_line(page, lambda: str(len(list(store.records()))), sweep.jobs, store)
+    command = CliRunner()
+    first = command.invoke(app, ["run", "--model", "GCN", "--jobs", "1"], catch_exceptions=False)
+    assert "1 of 1 jobs to run" in first.output
+    assert "0 of 1 jobs to run" in command.invoke(app, ["run", "--model", "GCN", "--jobs", "1"]).output
+    assert command.invoke(app, []).exit_code == 0
+    # The training and its measurement.
+    assert page.read_text(encoding="utf-8") == "2"
+    unknown = command.invoke(app, ["run", "--model", "GCM"])
+    assert unknown.exit_code == 2
+    assert "did you mean 'GCN'" in unknown.output
+
+
+def test_last_bits_of_initial_parameters_change() -> None:
+    study = load("nondeterminism")
+    unchanged = models.build("GCN", 50, 3, seed=0)
+    changed = build_model(
+        ModelSpec("nondeterminism:change_last_bits", as_settings({"model": "GCN", "draw": 1})), 50, 3, 0
+    )
+    differences = [
+        (ours - theirs).abs() / theirs.abs().clamp(min=1e-30)
+        for ours, theirs in zip(changed.parameters(), unchanged.parameters(), strict=True)
+    ]
+    largest = max(float(difference.max().detach()) for difference in differences)
+    assert 0 < largest < 2 * torch.finfo(torch.float32).eps
+    run = study.base_run("GPRGNN", 1)
+    titles = list(study.variants(run))
+    assert titles[:2] == ["unchanged", "initial coefficients rounded differently"]
+    assert 0 < study.largest_change(study.variants(run)[titles[1]], run) < 1e-7
