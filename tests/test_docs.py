@@ -99,7 +99,9 @@ def test_number_of_differing_cells_matches_stored_results() -> None:
     assert run == strict_run
     assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {released} are apart from ours" in readme
     assert f"and {strict} with test nodes unseen" in readme
-    assert f"in {released} of the {run} cells that have been run `as_released`, and in {strict} of them `strict`" in page
+    assert (
+        f"in {released} of the {run} cells that have been run `as_released`, and in {strict} of them `strict`" in page
+    )
 
 
 def test_documented_preset_numbers_match_stored_results() -> None:
@@ -107,7 +109,7 @@ def test_documented_preset_numbers_match_stored_results() -> None:
     preset = PRESETS["sturdy"]
     assert len(files) == 10
     assert preset.threat is not None
-    wanted = {
+    expected = {
         **asdict(preset.config),
         "attack": repr(preset.threat.attack),
         "epsilon": preset.threat.epsilon,
@@ -115,8 +117,8 @@ def test_documented_preset_numbers_match_stored_results() -> None:
     }
     for file in files:
         result = Result.read(file)
-        wanted["seed"] = result.seed
-        assert {name: result.training[name] for name in wanted} == wanted
+        expected["seed"] = result.seed
+        assert {name: result.training[name] for name in expected} == expected
         assert (result.model["settings"]["alpha"], result.model["settings"]["dropout"]) == (0.8, 0.8)
         sizes = [result.model["settings"][name] for name in ("in_channels", "out_channels")]
         labeller = ep.models.build(preset.labeller or "", *sizes, preset.labeller_settings)

@@ -68,6 +68,7 @@ def test_results_are_selected_by_attack(store: Store) -> None:
 def test_packed_results_are_exported_alike(store: Store) -> None:
     lines = export(store)
     assert run("pack", "--store", str(store.root)) == f"packed 57 new results; {store.root} has 1 packed files\n"
+    assert [path.name for path in store.root.glob("*.json*")] == ["citeseer-clean.jsonl"]
     assert export(store) == lines
     assert run("pack", "--store", str(store.root)).startswith("packed 0 new results")
 

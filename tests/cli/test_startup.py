@@ -78,6 +78,8 @@ def test_help_and_usage_errors_do_not_import_torch(arguments: tuple[str, ...]) -
         ("train --averag", ["--averaging"]),
         ("reproduce run main --model GR", ["GRAND"]),
         ("results ", ["show", "export", "pack"]),
+        ("results show --dataset cs", ["csbm"]),
+        ("sweep my.toml --engine l", ["local"]),
         ("results show --kind LR", ["LRBCD"]),
         ("sweep my.toml --format m", ["markdown"]),
     ],
@@ -96,7 +98,7 @@ def test_catalog_matches_registries() -> None:
     assert list(_catalog.ATTACKS) == ep.attacks.available()
     assert list(_catalog.PRESETS) == list(PRESETS)
     assert _catalog.TRAININGS == TRAININGS
-    assert list(_catalog.MEASUREMENTS) == list(KINDS)
+    assert set(_catalog.MEASUREMENTS) <= set(KINDS)
     assert _catalog.FORMATS == FORMATS
 
 

@@ -102,7 +102,7 @@ Format = Annotated[
         autocompletion=complete(FORMATS),
     ),
 ]
-StoreOption = Annotated[Path, typer.Option(help="Folder of stored results; results in it are not computed again.")]
+StoreOption = Annotated[Path, typer.Option(help="Folder of stored results.")]
 DEFAULT_STORE = Path("results") / "experiments"
 
 

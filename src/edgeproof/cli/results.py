@@ -10,7 +10,7 @@ import typer
 from edgeproof._catalog import ATTACKS, DATASETS, FORMATS, MEASUREMENTS, MODELS, PROTOCOLS, TRAININGS
 from edgeproof._names import unknown_name
 from edgeproof.cli._lazy import LazyCommand, lazy_app
-from edgeproof.cli._options import DEFAULT_STORE, check_store, complete, names
+from edgeproof.cli._options import DEFAULT_STORE, StoreOption, check_store, complete, names
 from edgeproof.cli._printing import print_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def results() -> None:
 _TITLES = ("key", "graph", "model", "training", "splits", "seed", "measured", "at", "accuracy", "seconds", "weights")
 _SPLITS = (*PROTOCOLS, "transductive")
 
-StoreFolder = Annotated[Path, typer.Option(help="Folder of stored results.")]
 Dataset = Annotated[str | None, typer.Option(help="Only results of this dataset.", autocompletion=complete(DATASETS))]
 Model = Annotated[str | None, typer.Option(help="Only results of this model.", autocompletion=complete(MODELS))]
 Training = Annotated[
@@ -53,7 +52,7 @@ Training = Annotated[
 Kind = Annotated[
     str | None,
     typer.Option(
-        help=f"Only measurements of this kind ({names(MEASUREMENTS)}), or by this attack.",
+        help=f"Only measurements of this kind, such as {names(MEASUREMENTS)}, or by this attack.",
         autocompletion=complete((*MEASUREMENTS, *ATTACKS)),
     ),
 ]
@@ -65,7 +64,7 @@ Seed = Annotated[int | None, typer.Option(help="Only results of this seed.")]
 
 
 def show(
-    store: StoreFolder = DEFAULT_STORE,
+    store: StoreOption = DEFAULT_STORE,
     dataset: Dataset = None,
     model: Model = None,
     training: Training = None,
@@ -92,7 +91,7 @@ def show(
 
 
 def export(
-    store: StoreFolder = DEFAULT_STORE,
+    store: StoreOption = DEFAULT_STORE,
     dataset: Dataset = None,
     model: Model = None,
     training: Training = None,
@@ -115,7 +114,7 @@ def export(
     print(as_text(_TITLES, _lines(store, dataset, model, training, kind, splits, seed), output_format), end="")
 
 
-def pack(store: StoreFolder = DEFAULT_STORE) -> None:
+def pack(store: StoreOption = DEFAULT_STORE) -> None:
     """Merge files of single results into sorted JSON Lines, one file per dataset and kind.
 
     Commit packed files: they do not depend on the order in which results were computed.

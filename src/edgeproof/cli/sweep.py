@@ -25,9 +25,7 @@ def sweep(
     ],
     store: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of stored results; results in it are not computed again. Default: results/ and the name of FILE."
-        ),
+        typer.Option(help="Folder of stored results. Default: results/ and the name of FILE."),
     ] = None,
     engine: EngineName = "local",
     address: Address = None,
