@@ -68,10 +68,10 @@ def test_reproduction_page_matches_stored_results() -> None:
 def test_figures_page_matches_stored_results() -> None:
     store, page = Store(ROOT / "results" / "experiments"), (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     for figure in FIGURES:
-        measures = figure.measurements()
-        there = sum(store.get(measure.identity) is not None for measure in measures)
-        told = f"`edgeproof reproduce run {figure.label}`: {there} of {len(measures)} measurements are there."
-        assert told in page, "edgeproof reproduce figures --page"
+        needed = figure.measurements()
+        available = sum(store.get(measurement.identity) is not None for measurement in needed)
+        progress = f"`edgeproof reproduce run {figure.label}`: {available} of {len(needed)} measurements are there."
+        assert progress in page, "edgeproof reproduce figures --page"
 
 
 @pytest.mark.parametrize("name", ["certificates", "transductive"])
