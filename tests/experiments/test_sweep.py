@@ -158,7 +158,7 @@ def test_example_is_planned(tmp_path: Path) -> None:
     [
         (("--engine", "rai"), "unknown engine 'rai': did you mean 'ray'"),
         (("--engine", "ray", "--device", "cuda"), "expected --gpus"),
-        (("--engine", "ray", "--jobs", "2"), "expected --cpus, the cores per task"),
+        (("--engine", "ray", "--jobs", "2"), "expected --cpus, the cores of each task"),
         (("--gpus", "0.5"), "expected --address, --cpus and --gpus with --engine ray only"),
         (("--format", "pdf"), "unknown format 'pdf'"),
         (("--dry-run", "--show"), "expected --dry-run without --show and --format"),
