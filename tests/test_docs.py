@@ -74,7 +74,7 @@ def test_the_page_of_figures_says_what_the_store_has() -> None:
         assert told in page, "edgeproof reproduce --figure-page"
 
 
-@pytest.mark.parametrize("name", ["certificates", "transductive"])
+@pytest.mark.parametrize("name", ["certificates"])
 def test_pages_of_benchmarks_are_those_of_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module(name)

@@ -119,7 +119,7 @@ class PygRobustAccuracy(Measurement):
             )
             data = view.data
             _, flips = attack.attack(data.x, data.edge_index, data.y, budget=budget.total, idx_attack=view.nodes)
-        return flips
+        return torch.as_tensor(flips)
 
     @staticmethod
     def check(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
