@@ -311,7 +311,8 @@ Numbers are means and standard errors in percent, over the splits 0, 1 and 5 unl
 
 `ep.training.Memorizing(model, data)` returns the predictions of `model` on the clean graph for every node that it contains,
 whatever the edges are (Propositions 1 and 2 of the paper). All test nodes are attacked at once; the budget is a fraction of the
-edges at them. The graph is perturbed against the model inside the defence.
+edges at them. The graph is perturbed against the model inside the defence. These models were trained with the warm-up as part
+of the run (`separate_warmup=False`).
 
 {memorizing}
 
