@@ -74,7 +74,7 @@ def test_figures_page_matches_stored_results() -> None:
         assert progress in page, "edgeproof reproduce figures --page"
 
 
-@pytest.mark.parametrize("name", ["certificates", "transductive"])
+@pytest.mark.parametrize("name", ["certificates"])
 def test_benchmark_pages_match_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module(name)

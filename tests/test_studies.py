@@ -34,13 +34,16 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "findings", "logit_scale", "nondeterminism"])
+@pytest.mark.parametrize(
+    "name",
+    ["ablations", "attack_strength", "clean_accuracy", "findings", "logit_scale", "nondeterminism", "transductive"],
+)
 def test_page_matches_stored_results(name: str) -> None:
     study = load(name)
     assert study.PAGE.read_text(encoding="utf-8") == study.page(), f"run python studies/{name}.py"
 
 
-@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "nondeterminism"])
+@pytest.mark.parametrize("name", ["ablations", "attack_strength", "clean_accuracy", "nondeterminism", "transductive"])
 def test_store_has_all_results_of_a_study_and_no_others(name: str) -> None:
     study = load(name)
     wanted = {key_of(task.identity) for job in study.jobs() for task in job.tasks}

@@ -111,7 +111,7 @@ class AttackedDegrees(Measurement):
         return attack_entries(self.kind, self.attack, self.epsilons, self.local, self.count)
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
-        results = run_attack(self.attack, model, split, self.epsilons, self.local, self.count, seed)
+        results = run_attack(self.attack, model, split.test, self.epsilons, self.local, self.count, seed)
         pairs = zip(self.epsilons, results, strict=True)
         return {"nodes": [[epsilon, _count(result, split.test.data)] for epsilon, result in pairs]}
 

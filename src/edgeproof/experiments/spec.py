@@ -266,6 +266,8 @@ class TrainingSpec:
         count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
         self_training: Whether to label unlabelled nodes first; None to follow the preset.
         label_config: Settings of the label models that differ from ``config``.
+        label_model: Architecture of the label models, one of :func:`edgeproof.models.available`; None for that of the preset,
+            if it has one, else that of the trained model.
     """
 
     name: str = ""
@@ -277,8 +279,13 @@ class TrainingSpec:
     count: str | None = None
     self_training: bool | None = None
     label_config: Settings = ()
+    label_model: ModelSpec | None = None
 
     def __post_init__(self) -> None:
+        if self.label_model is not None and self.label_model.is_factory:
+            raise ValueError(
+                f"expected label_model as one of {', '.join(models.available())}, got {self.label_model.name}"
+            )
         if any(name == "seed" for name, _ in (*self.config, *self.label_config)):
             raise ValueError("expected no seed in the settings of a training: it is that of the run")
         # Raises for settings that do not fit together.
@@ -322,6 +329,11 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
     check_threat_settings(preset.config, threat)
     self_training = preset.self_training if training.self_training is None else training.self_training
     check_bool(self_training=self_training)
+    if training.label_model is not None:
+        if not self_training:
+            raise ValueError("expected label_model only with self_training=True")
+        chosen = training.label_model
+        preset = replace(preset, labeller=chosen.name, labeller_settings=dict(chosen.settings))
     label_preset = configure(replace(preset, threat=None), dict(training.label_config))  # type: ignore[arg-type]
     return ResolvedTraining(replace(preset, threat=threat, self_training=self_training), label_preset.config)
 
@@ -469,7 +481,7 @@ class Measurement(ABC):
 
         Args:
             model: The trained model, on the device of the split.
-            split: The split; its test nodes are measured.
+            split: The split; its test nodes are measured unless the measurement has another setting.
             seed: Seed of everything random.
             checkpoint: A file for the state of an unfinished measurement.
         """
@@ -519,7 +531,8 @@ def describe_measurement(identity: Mapping[str, Any]) -> str:
     if attack is not None:
         name = f"{attack['name']}{in_brackets(attack.get('settings', {}))}"
         text = name if text == "attack" else f"{text}, {name}"
-    return text + (f", local {identity['local']:g}" if identity.get("local") is not None else "")
+    text += f", local {identity['local']:g}" if identity.get("local") is not None else ""
+    return text + (", validation nodes" if identity.get("nodes") == "val" else "")
 
 
 @dataclass(frozen=True)
