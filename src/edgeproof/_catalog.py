@@ -9,3 +9,6 @@ PRESETS = ("paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
+# The general kinds; those of single studies are not listed.
+MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing")
+FORMATS = ("csv", "latex", "markdown")

@@ -6,15 +6,29 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import edgeproof as ep
 from edgeproof.cli.app import app
-from edgeproof.experiments import DatasetSpec, Record, Store, worker
+from edgeproof.experiments import Record, Store
 from edgeproof.experiments.analyses import BINS
-from edgeproof.paper import FIGURES, find_figure, find_table
+from edgeproof.paper import FIGURES, PaperMeasurement, find_figure, find_table
 from edgeproof.paper.plan import measurements
+
+FILTER = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
+
+
+def put(store: Store, measurement: PaperMeasurement, values: dict[str, Any], **notes: str) -> None:
+    store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 2.0, notes))
+
+
+def accuracies(measurement: PaperMeasurement, accuracy: float) -> dict[str, Any]:
+    """Return values with the same accuracy at all budgets of a measurement."""
+    budgets = (0.0,) if measurement.kind == "clean" else measurement.epsilons
+    return {"accuracy": [[epsilon, accuracy] for epsilon in budgets]}
 
 
 @pytest.fixture
@@ -23,10 +37,20 @@ def store(tmp_path: Path) -> Store:
     store = Store(tmp_path)
     for measurement in measurements([find_table("main")]):
         if measurement.kind == "clean":
-            accuracy = 0.72 if measurement.recipe.row.model == "GCN" else 1.0
-            store.put(
-                Record(measurement.identity, {"accuracy": [[0.0, accuracy]]}, "a test", {"device": "cpu"}, 2.0, {})
-            )
+            put(store, measurement, accuracies(measurement, 0.72 if measurement.recipe.row.model == "GCN" else 1.0))
+    return store
+
+
+@pytest.fixture
+def complete(store: Store) -> Store:
+    """Return the store with all results of the first table."""
+    grid = [[added, deleted, 0.5] for added in range(5) for deleted in range(8)]
+    certificate = {"certified_accuracy": grid, "average_certifiable_radius": [1.0, 1.0], "abstained": 0.0}
+    for measurement in find_table("main").measurements():
+        if measurement.kind == "smoothing":
+            put(store, measurement, certificate)
+        elif measurement.kind != "clean":
+            put(store, measurement, accuracies(measurement, 0.5))
     return store
 
 
@@ -34,6 +58,18 @@ def run(*arguments: str) -> str:
     result = CliRunner(env={"COLUMNS": "250"}).invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def run_in_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> str:
+    """Return the output, with its colours, in a terminal of the given width."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    app(list(arguments), standalone_mode=False)
+    return capsys.readouterr().out
 
 
 def test_list_shows_progress_and_estimates(store: Store) -> None:
@@ -60,10 +96,10 @@ def test_show_in_all_formats(store: Store) -> None:
     # Three of 16 trainings use GCN.
     assert sum(line.endswith("better") for line in lines) == 13
     assert sum(line.endswith("not run") for line in lines) == 112
-    marked = run("reproduce", "show", "main", *options, "--format", "markdown").splitlines()
-    assert marked[2].startswith("| tab:results | citeseer | GCN |")
+    markdown = run("reproduce", "show", "main", *options, "--format", "markdown").splitlines()
+    assert markdown[2].startswith("| tab:results | citeseer | GCN |")
     assert r"72.0 $\pm$ 2.5" in run("reproduce", "show", "main", *options, "--format", "latex")
-    with pytest.raises(ValueError, match=r"unknown format 'pdf'. Known: csv, latex, markdown"):
+    with pytest.raises(ValueError, match=r"unknown format 'pdf'.* Known: csv, latex, markdown"):
         run("reproduce", "show", "main", *options, "--format", "pdf")
 
 
@@ -72,8 +108,7 @@ def test_show_table_of_one_model_has_a_row_per_attack(tmp_path: Path) -> None:
     for measurement in measurements([find_table("perfect-citeseer")]):
         if measurement.kind in ("clean", "DICE"):
             epsilons = measurement.epsilons if measurement.kind == "DICE" else (0.0,)
-            values = {"accuracy": [[epsilon, 1 - epsilon / 2] for epsilon in epsilons]}
-            store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
+            put(store, measurement, {"accuracy": [[epsilon, 1 - epsilon / 2] for epsilon in epsilons]})
     shown = run("reproduce", "show", "perfect-citeseer", "--store", str(tmp_path))
     (titles,) = (line for line in shown.splitlines() if "100%" in line)
     assert titles.replace("┃", " ").split() == [
@@ -104,24 +139,13 @@ def test_cells_with_missing_seeds_are_not_shown(store: Store) -> None:
     assert lines[1] == "tab:results,citeseer,GCN,regular,clean,72.0 ± 2.5,-,-,not run,not run"
 
 
-def in_a_terminal(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> str:
-    """Return the output, with its colours, in a terminal of the given width."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    app(list(arguments), standalone_mode=False)
-    return capsys.readouterr().out
-
-
+@pytest.mark.parametrize("columns", [20, 80])
 def test_narrow_terminals_truncate_no_cells(
-    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: int, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = {
-        command: in_a_terminal(20, capsys, monkeypatch, *command.split(), "--store", str(store.root))
-        for command in ("reproduce show main", "reproduce summary", "reproduce list")
+        command: run_in_terminal(columns, capsys, monkeypatch, *command.split(), "--store", str(store.root))
+        for command in ("reproduce show main", "reproduce summary", "reproduce list", "results show")
     }
     assert not any("…" in text for text in shown.values())
     assert "72.0 ± 2.5" in shown["reproduce show main"]
@@ -134,8 +158,8 @@ def test_show_colours_cells_by_verdict(
 ) -> None:
     for measurement in find_table("main").measurements():
         if measurement.kind == "clean" and measurement.recipe.row.model == "GAT":
-            store.put(Record(measurement.identity, {"accuracy": [[0.0, 0.1]]}, "a test", {"device": "cpu"}, 2.0, {}))
-    shown = in_a_terminal(250, capsys, monkeypatch, "reproduce", "show", "main", "--store", str(store.root))
+            put(store, measurement, accuracies(measurement, 0.1))
+    shown = run_in_terminal(250, capsys, monkeypatch, "reproduce", "show", "main", "--store", str(store.root))
     green, cyan, red = (f"\x1b[{code}m" for code in (32, 36, 31))
     assert f"{green}72.0 ± 0.0" in shown
     assert f"{cyan}100.0 ± 0.0" in shown
@@ -147,13 +171,13 @@ def test_summary_counts_cells(store: Store) -> None:
     assert shown.count("tab:results ") == 1
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
-    assert "apart: the difference exceeds two standard errors" in shown
+    assert "apart: the difference exceeds two standard errors of the difference" in shown
     lines = list(csv.reader(run("reproduce", "summary", "--format", "csv", "--store", str(store.root)).splitlines()))
     assert lines[0] == ["table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart"]
     assert [line[3:8] for line in lines if line[:3:2] == ["tab:results", "strict"]] == [["128", "3", "13", "0", "112"]]
-    numbers = [[int(entry) for entry in line[3:]] for line in lines[1:] if line[2] == "strict"]
+    counts = [[int(entry) for entry in line[3:]] for line in lines[1:] if line[2] == "strict"]
     assert lines[-1][:3] == ["all", "all of these", "strict"]
-    assert numbers[-1] == [sum(column) for column in zip(*numbers[:-1], strict=True)]
+    assert counts[-1] == [sum(column) for column in zip(*counts[:-1], strict=True)]
     with pytest.raises(ValueError, match="expected tables, got fig:karate: use edgeproof reproduce figures fig:karate"):
         run("reproduce", "summary", "karate", "--store", str(store.root))
 
@@ -162,7 +186,7 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
     store, table = Store(tmp_path), find_table("tab:arxiv_stand_in")
     for measurement in measurements([table]):
         if measurement.kind == "clean":
-            store.put(Record(measurement.identity, {"accuracy": [[0.0, 0.5]]}, "a test", {"device": "cpu"}, 2.0, {}))
+            put(store, measurement, accuracies(measurement, 0.5))
     options = ("--store", str(tmp_path))
     assert "SYNTHETIC" in run("reproduce", "show", "arxiv-table-stand-in", *options)
     lines = run("reproduce", "show", "tab:arxiv_stand_in", "--format", "csv", *options).splitlines()[1:]
@@ -192,8 +216,8 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
         ("run main --engine ray --jobs 2", "expected --cpus, the cores of each task, with --engine ray"),
         ("run main --gpus 0.5", "expected --address, --cpus and --gpus with --engine ray only"),
         ("run main --engine foo --dry-run", "unknown engine 'foo'"),
-        ("summary --dataset cora --model GRAND", "expected rows with all of these: cora, GRAND"),
-        ("summary main --dataset karate", r"expected a dataset of these tables and figures \(citeseer\), got"),
+        ("summary --dataset cora --model GRAND", "expected rows with all of these: cora, GRAND; got none"),
+        ("summary main --dataset karate", r"expected a dataset of these tables and figures \(citeseer\), got karate"),
         ("show main --page page.md", "expected --page without names, --format and filters"),
         ("show --page page.md --model GCN", "expected --page without names, --format and filters"),
         ("figures karate --page page.md", "expected no names with --page"),
@@ -218,11 +242,9 @@ def test_unknown_options_are_usage_errors(arguments: str) -> None:
 def test_page_contains_stored_results_only(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "page[bold].md"
     assert f"wrote {path}" in run("reproduce", "show", "--page", str(path), "--store", str(store.root))
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert (
-        "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |"
-        in "\n".join(lines)
-    )
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |" in text
     assert "| citeseer | GCN | regular | clean | 72.0 ± 2.5 | 72.0 ± 0.0 | 72.0 ± 0.0 | matched | matched |" in lines
     # The store has only clean accuracies: of the first table, and of other tables with the same rows.
     cells = [line for line in lines if line.startswith("| citeseer | ")]
@@ -236,11 +258,11 @@ def test_dry_run_runs_nothing(store: Store) -> None:
     assert "9 jobs" in shown
     assert "citeseer GAT, LRBCD 0.2, strict, seed 5" in shown
     assert "GPRGNN" not in shown
-    only = run(
+    adversarial = run(
         "reproduce", "run", "main", "--dry-run", "--training", "LRBCD", "--store", str(store.root), "--jobs", "2"
     )
-    assert "citeseer GCN, LRBCD 0.2, strict, seed 0" in only
-    assert " regular " not in only
+    assert "citeseer GCN, LRBCD 0.2, strict, seed 0" in adversarial
+    assert " regular " not in adversarial
     assert sorted(store.root.iterdir()) == before
 
 
@@ -264,13 +286,13 @@ def test_show_filters_rows(store: Store) -> None:
 def test_fast_results_are_separate(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for fast in (False, True):
-        measurement = next(one for one in find_table("main").measurements(fast=fast) if one.kind == "clean")
-        store.put(
-            Record(measurement.identity, {"accuracy": [[0.0, 0.5 + 0.2 * fast]]}, "a test", {"device": "cpu"}, 2.0, {})
-        )
+        needed = find_table("main").measurements(fast=fast)
+        measurement = next(measurement for measurement in needed if measurement.kind == "clean")
+        put(store, measurement, accuracies(measurement, 0.5 + 0.2 * fast))
     options = ("--store", str(tmp_path))
-    lines = run("results", "export", *options).splitlines()[1:]
-    assert {("60 epochs" in line, ",70.0," in line) for line in lines} == {(True, True), (False, False)}
+    listed = list(csv.reader(run("results", "export", *options).splitlines()))[1:]
+    assert {line[3]: line[8] for line in listed} == {"regular": "50.0", "regular, 60 epochs": "70.0"}
+    assert len(listed) == 2
     assert "regular and adversarial training, fast" in run("reproduce", "show", "main", "--fast", *options)
     assert ", fast" not in run("reproduce", "show", "main", *options)
     assert "standard errors / better / worse, fast" in run("reproduce", "summary", "--fast", *options)
@@ -278,34 +300,30 @@ def test_fast_results_are_separate(tmp_path: Path) -> None:
 
 
 def test_page_lists_results_of_several_models(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for kind, model in (("clean", "a" * 16), ("LRBCD", "b" * 16), ("PRBCD", "b" * 16)):
-        measurement = next(
-            one for one in find_table("citeseer").measurements() if one.kind == kind and one.recipe.row.model == "GAT"
-        )
-        rows = [[epsilon, 0.5] for epsilon in measurement.identity.get("epsilons", [0.0])]
-        store.put(Record(measurement.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, {"model": model}))
-    for kind, notes in (("clean", {}), ("LRBCD", {"model": "c" * 16})):
-        measurement = next(
-            one for one in find_table("citeseer").measurements() if one.kind == kind and one.recipe.row.model == "APPNP"
-        )
-        rows = [[epsilon, 0.5] for epsilon in measurement.identity.get("epsilons", [0.0])]
-        store.put(Record(measurement.identity, {"accuracy": rows}, "a test", {"device": "cpu"}, 2.0, notes))
+    store, needed = Store(tmp_path), find_table("citeseer").measurements()
+    stored = [
+        *(("GAT", "clean", {"model": "a" * 16}), ("GAT", "LRBCD", {"model": "b" * 16})),
+        *(("GAT", "PRBCD", {"model": "b" * 16}), ("APPNP", "clean", {}), ("APPNP", "LRBCD", {"model": "c" * 16})),
+    ]
+    for model, kind, notes in stored:
+        same = (entry for entry in needed if (entry.kind, entry.recipe.row.model) == (kind, model))
+        measurement = next(same)
+        put(store, measurement, accuracies(measurement, 0.5), **notes)
     page = tmp_path / "page.md"
     run("reproduce", "show", "--page", str(page), "--store", str(tmp_path))
     lines = page.read_text(encoding="utf-8").splitlines()
     assert "- citeseer GAT, regular, strict, seed 0: LRBCD, PRBCD; clean" in lines
     # A result without the hash of its model may be of a different model.
     assert "- citeseer APPNP, regular, strict, seed 0: LRBCD; clean (?)" in lines
-    options = ("--kind", "clean", "--model", "GAT", "--format", "csv")
-    listed = run("results", "export", "--store", str(tmp_path), *options).splitlines()
+    listed = run("results", "export", "--store", str(tmp_path), "--kind", "clean", "--model", "GAT").splitlines()
     assert listed[1].endswith(",aaaaaaaa")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("show main --format pdf", "unknown format 'pdf'. Known: csv, latex, markdown"),
+        ("show main --format pdf", "unknown format 'pdf'.* Known: csv, latex, markdown"),
+        ("run main --format pdf", "unknown format 'pdf'.* Known: csv, latex, markdown"),
         ("run main --training LRBDC", "unknown training 'LRBDC': did you mean 'LRBCD'"),
         ("run main --dataset citseer", "unknown dataset 'citseer': did you mean 'citeseer'"),
         ("run main --model GNC", "unknown model 'GNC': did you mean 'GCN'"),
@@ -333,19 +351,16 @@ def test_invalid_options_raise_before_any_job_runs(
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_unknown_names_suggest_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unknown table or figure 'mian': did you mean 'main'"):
-        run("reproduce", "run", "mian")
-    with pytest.raises(ValueError, match="unknown table or figure 'fig:karat': did you mean 'fig:karate'"):
-        run("reproduce", "figures", "fig:karat", "--store", str(tmp_path))
+@pytest.mark.parametrize("command", ["run", "show", "summary", "figures"])
+@pytest.mark.parametrize(("name", "nearest"), [("mian", "main"), ("fig:karat", "fig:karate")])
+def test_unknown_names_suggest_nearest(command: str, name: str, nearest: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"unknown table or figure '{name}': did you mean '{nearest}'"):
+        run("reproduce", command, name, "--store", str(tmp_path))
 
 
 def test_figures_are_drawn_from_stored_results(store: Store, tmp_path: Path) -> None:
-    measurement = next(
-        measurement for measurement in find_figure("gamma").measurements() if measurement.recipe.row.attack is None
-    )
-    values = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
-    store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
+    needed = find_figure("gamma").measurements()
+    put(store, next(measurement for measurement in needed if measurement.recipe.row.attack is None), FILTER)
     out = tmp_path / "pictures"
     options = ("--store", str(store.root), "--out", str(out))
     shown = run("reproduce", "figures", "fig6", "karate", "--image", "svg", *options)
@@ -353,9 +368,9 @@ def test_figures_are_drawn_from_stored_results(store: Store, tmp_path: Path) -> 
     assert "missing: citeseer GPRGNN, regular: filter (2 of 3 seeds)" in shown
     assert "fig:karate: no results to draw yet" in shown
     assert "9 jobs" not in run("reproduce", "run", "gamma", "--dry-run", *options)
-    only = run("reproduce", "run", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
-    assert "3 jobs" in only
-    assert "citeseer GPRGNN, LRBCD 0.2, as_released, seed 5" in only
+    released = run("reproduce", "run", "gamma", "--dry-run", "--seed", "5", "--protocol", "as_released", *options)
+    assert "3 jobs" in released
+    assert "citeseer GPRGNN, LRBCD 0.2, as_released, seed 5" in released
     assert "1 jobs" in run("reproduce", "run", "gamma", "--dry-run", "--seed", "5", "--training", "PRBCD", *options)
 
 
@@ -374,16 +389,14 @@ def test_figures_page(store: Store, tmp_path: Path) -> None:
 
 
 def test_figures_page_with_an_unusable_dataset(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measurement = next(
-        measurement for measurement in find_figure("gamma").measurements() if measurement.recipe.row.attack is None
-    )
+    """Filters of a trained model need its graph; the other figures do not depend on it."""
+    needed = find_figure("gamma").measurements()
+    measurement = next(measurement for measurement in needed if measurement.recipe.row.attack is None)
     values = {"best_epoch": 3, "epochs": 5, "stopped": "patience"}
     store.put(Record(measurement.recipe.identity, values, "a test", {"device": "cpu"}, 1.0, {"gamma": [0.6, 0.4]}))
-
-    def fail(dataset: DatasetSpec, masks: bool) -> None:
-        raise ValueError(f"expected {dataset.name} to be the graph of the stored results")
-
-    monkeypatch.setattr(worker, "load_graph", fail)
+    (tmp_path / "data").mkdir()
+    ep.datasets.write_npz(ep.datasets.csbm(), tmp_path / "data" / "citeseer.npz")
+    monkeypatch.setenv("EDGEPROOF_DATA", str(tmp_path / "data"))
     page = tmp_path / "drawn.md"
     run("reproduce", "figures", "--page", str(page), "--store", str(store.root))
     assert "](drawn/curves-citeseer.png)" in page.read_text(encoding="utf-8")
@@ -391,9 +404,8 @@ def test_figures_page_with_an_unusable_dataset(store: Store, tmp_path: Path, mon
 
 
 def test_exported_tables_are_alone_on_standard_output(complete: Store, tmp_path: Path) -> None:
-    values = {"gamma": [0.6, 0.4], "self_loops": True, "density": [1 / BINS] * BINS, "mean_frequency": 0.7}
     for measurement in find_figure("gamma").measurements():
-        complete.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 1.0, {}))
+        put(complete, measurement, FILTER)
     options = ["--format", "csv", "--store", str(complete.root), "--out", str(tmp_path / "pictures")]
     result = CliRunner().invoke(app, ["reproduce", "run", "main", "gamma", *options], catch_exceptions=False)
     assert {line.partition(",")[0] for line in result.stdout.splitlines()} == {"table", "tab:results"}
@@ -408,34 +420,20 @@ def test_fast_page_and_tables_are_labelled(store: Store, tmp_path: Path) -> None
     assert '"as released, fast","strict, fast"' in titles
 
 
-@pytest.fixture
-def complete(store: Store) -> Store:
-    """Return the store with all results of the first table."""
-    for measurement in find_table("main").measurements():
-        if measurement.kind == "smoothing":
-            grid = [[added, deleted, 0.5] for added in range(5) for deleted in range(8)]
-            values = {"certified_accuracy": grid, "average_certifiable_radius": [1.0, 1.0], "abstained": 0.0}
-        elif measurement.kind != "clean":
-            values = {"accuracy": [[epsilon, 0.5] for epsilon in measurement.epsilons]}
-        else:
-            continue
-        store.put(Record(measurement.identity, values, "a test", {"device": "cpu"}, 2.0, {}))
-    return store
-
-
-def test_complete_tables_are_shown_from_a_read_only_store(complete: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path) -> None:
-        raise OSError(f"cannot write {path}")
-
-    monkeypatch.setattr("edgeproof._files.check_writable", fail)
+def test_complete_tables_are_shown_from_a_store_that_cannot_be_written(complete: Store) -> None:
+    # Jobs check that this file could be written.
+    (complete.root / "result.json").mkdir()
     assert "72.0 ± 2.5" in run("reproduce", "run", "main", "--store", str(complete.root))
+    complete.path(find_table("main").measurements()[0].identity).unlink()
+    with pytest.raises(ValueError, match="expected a file to write, got the folder"):
+        run("reproduce", "run", "main", "--store", str(complete.root))
 
 
 def test_damaged_result_is_reported_once_in_one_line(store: Store) -> None:
-    broken = next(store.root.glob("*.json"))
-    broken.write_text("{")
+    damaged = next(store.root.glob("*.json"))
+    damaged.write_text("{")
     command = [sys.executable, "-m", "edgeproof", "reproduce", "show", "main", "--store", str(store.root)]
     stderr = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     (line,) = (line for line in stderr.splitlines() if "damaged" in line)
     assert line.startswith("warning: EP201: ")
-    assert stderr.count(str(broken)) == 1
+    assert stderr.count(str(damaged)) == 1

@@ -15,7 +15,9 @@ import edgeproof as ep
 from edgeproof import _catalog
 from edgeproof.cli._lazy import LazyCommand, lazy_app
 from edgeproof.cli._train_options import config_fields
-from edgeproof.experiments.plan import TRAININGS
+from edgeproof.experiments.export import FORMATS
+from edgeproof.experiments.spec import KINDS
+from edgeproof.paper.recipes import TRAININGS
 from edgeproof.training import PRESETS, TrainConfig
 
 # Imported only by commands that need them; matplotlib, ogb, ray and tensorboard are optional dependencies.
@@ -53,6 +55,9 @@ def run_python(program: str, *arguments: str, **environment: str) -> subprocess.
         ("attack", "--help"),
         ("reproduce", "--help"),
         ("reproduce", "run", "--help"),
+        ("results", "--help"),
+        ("results", "show", "--help"),
+        ("sweep", "--help"),
     ],
     ids=" ".join,
 )
@@ -72,6 +77,11 @@ def test_help_and_usage_errors_do_not_import_torch(arguments: tuple[str, ...]) -
         ("attack --attack P", ["PGD", "PRBCD"]),
         ("train --averag", ["--averaging"]),
         ("reproduce run main --model GR", ["GRAND"]),
+        ("results ", ["show", "export", "pack"]),
+        ("results show --dataset cs", ["csbm"]),
+        ("sweep my.toml --engine l", ["local"]),
+        ("results show --kind LR", ["LRBCD"]),
+        ("sweep my.toml --format m", ["markdown"]),
     ],
 )
 def test_completion_does_not_import_torch(line: str, expected: list[str]) -> None:
@@ -88,6 +98,8 @@ def test_catalog_matches_registries() -> None:
     assert list(_catalog.ATTACKS) == ep.attacks.available()
     assert list(_catalog.PRESETS) == list(PRESETS)
     assert _catalog.TRAININGS == TRAININGS
+    assert set(_catalog.MEASUREMENTS) <= set(KINDS)
+    assert _catalog.FORMATS == FORMATS
 
 
 def test_train_options_match_train_config() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeproof._catalog import ATTACKS, DATASETS, MODELS, PROTOCOLS, SPLITS
+from edgeproof._catalog import ATTACKS, DATASETS, FORMATS, MODELS, PROTOCOLS, SPLITS
 from edgeproof._names import unknown_name
 
 if TYPE_CHECKING:
@@ -94,14 +94,24 @@ Protocol = Annotated[
         autocompletion=complete(PROTOCOLS),
     ),
 ]
-StoreOption = Annotated[Path, typer.Option(help="Folder of stored results; results in it are not computed again.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="Print csv, latex or markdown instead of a terminal table.",
+        autocompletion=complete(FORMATS),
+    ),
+]
+StoreOption = Annotated[Path, typer.Option(help="Folder of stored results.")]
 DEFAULT_STORE = Path("results") / "experiments"
 
 
 def check_store(store: Path) -> None:
     """Raise unless ``store`` is a folder: a misspelt path would look like an empty store."""
     if not store.is_dir():
-        raise ValueError(f"expected a folder of results, got {store}; edgeproof reproduce run creates one")
+        raise ValueError(
+            f"expected a folder of results, got {store}; edgeproof sweep and edgeproof reproduce run create one"
+        )
 
 
 def check_name(kind: str, name: str | None, known: Iterable[str]) -> None:

@@ -35,14 +35,6 @@ Names = Annotated[
     ),
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Use the fast version: few epochs, weak attacks, one seed.")]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="Print csv, latex or markdown instead of a terminal table.",
-        autocompletion=complete(("csv", "latex", "markdown")),
-    ),
-]
 DatasetFilter = Annotated[list[str] | None, DATASET_FILTER]
 ModelFilter = Annotated[list[str] | None, MODEL_FILTER]
 TrainingFilter = Annotated[

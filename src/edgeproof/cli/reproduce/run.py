@@ -14,6 +14,7 @@ from edgeproof._files import check_writable
 from edgeproof.cli._engines import Address, Cpus, EngineDevice, EngineName, EngineOptions, Gpus, Jobs, Threads
 from edgeproof.cli._options import (
     DEFAULT_STORE,
+    Format,
     LogDir,
     Protocol,
     StoreOption,
@@ -27,7 +28,6 @@ from edgeproof.cli.reproduce._common import (
     Fast,
     FigureFolder,
     FigureFormats,
-    Format,
     ModelFilter,
     Names,
     SeedFilter,
@@ -98,7 +98,7 @@ def run(
     selection.check(entries, fast=fast)
     todo = [job for job in missing(entries, results, fast=fast) if selection.has(job)]
     if dry_run:
-        from edgeproof.cli.reproduce._plans import job_table
+        from edgeproof.cli._jobs import job_table
 
         print_table(job_table(todo, results, *options.estimated_on(), fast=fast))
         return

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeproof._files import check_writable
-from edgeproof.cli._options import DEFAULT_STORE, StoreOption, check_store
+from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
     Fast,
-    Format,
     ModelFilter,
     SeedFilter,
     TrainingFilter,

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from edgeproof.cli._options import DEFAULT_STORE, StoreOption, check_store
+from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store
 from edgeproof.cli._printing import print_table
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
     Fast,
-    Format,
     ModelFilter,
     TrainingFilter,
     find_tables,
