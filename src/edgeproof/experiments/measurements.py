@@ -220,7 +220,7 @@ class CertifiedAccuracy(Measurement):
         return _certified(self.smoothing.certify_counts(join_parts(parts), self.alpha, labels=labels))
 
     @staticmethod
-    def is_checkpoint(path: Path) -> None:
+    def check_checkpoint(path: Path) -> None:
         """Raise ``ValueError`` unless the file holds counts to continue from."""
         ClassCounts.load(path)
 

@@ -125,7 +125,7 @@ def measure_model(
     resumed = False
     if counts is not None and counts.exists():
         try:
-            CertifiedAccuracy.is_checkpoint(counts)
+            CertifiedAccuracy.check_checkpoint(counts)
             resumed = True
         except ValueError as error:
             warn("EP204", f"the sampling restarts from the beginning: {error}", StoreWarning)
