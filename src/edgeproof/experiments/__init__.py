@@ -6,22 +6,10 @@ from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError,
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
 from edgeproof.experiments.runner import Interrupted, run_jobs
-from edgeproof.experiments.spec import (
-    AttackSpec,
-    DatasetSpec,
-    Job,
-    Measurement,
-    ModelSpec,
-    Run,
-    SplitSpec,
-    Sweep,
-    Task,
-    TrainingSpec,
-    as_settings,
-    register,
-)
+from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
+from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep, Task, register
 from edgeproof.experiments.toml import read_sweep
 
 __all__ = [

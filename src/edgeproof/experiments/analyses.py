@@ -17,7 +17,8 @@ from edgeproof.analysis import Coefficients, attacked_degrees, coefficients, dif
 from edgeproof.attacks import AttackResult
 from edgeproof.experiments.measurements import attack_entries, check_budgets, run_attack
 from edgeproof.experiments.schema import are_numbers, require
-from edgeproof.experiments.spec import AttackSpec, Measurement, register
+from edgeproof.experiments.spec import AttackSpec
+from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.losses import margin
 from edgeproof.models import predict
 from edgeproof.splits import Split

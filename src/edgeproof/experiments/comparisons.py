@@ -17,7 +17,8 @@ from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.experiments.measurements import attack_entries, check_budgets, check_view, run_attack, view_of
 from edgeproof.experiments.schema import check_accuracies, require
-from edgeproof.experiments.spec import AttackSpec, Measurement, register
+from edgeproof.experiments.spec import AttackSpec
+from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.graph import num_classes
 from edgeproof.models import predict
 from edgeproof.splits import Split, View

@@ -10,8 +10,8 @@ from typing import Any
 
 from edgeproof.experiments.graphs import STAND_IN
 from edgeproof.experiments.identity import canonical
-from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import stored_model
 
 # Guesses in seconds on two cores, for work without stored run times: by kind, and for training by attack.

@@ -19,7 +19,8 @@ from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
 from edgeproof.evaluation import clean_accuracy, evaluate
 from edgeproof.experiments.identity import non_default
 from edgeproof.experiments.schema import are_numbers, check_accuracies, require
-from edgeproof.experiments.spec import AttackSpec, Measurement, register
+from edgeproof.experiments.spec import AttackSpec
+from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.splits import Split, View
 
 # Largest certified radii that are stored: all that the paper prints, and those in between.

@@ -13,18 +13,8 @@ from edgeproof._checks import check_seed
 from edgeproof._names import unknown_name
 from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.graphs import check_dataset
-from edgeproof.experiments.spec import (
-    KINDS,
-    AttackSpec,
-    DatasetSpec,
-    Measurement,
-    ModelSpec,
-    SplitSpec,
-    Sweep,
-    TrainingSpec,
-    as_settings,
-    measurement_class,
-)
+from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
+from edgeproof.experiments.sweep import KINDS, Measurement, Sweep, measurement_class
 
 if sys.version_info >= (3, 11):
     import tomllib
