@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 
 from _pages import DOCS, ROOT, command_line, machine, mean_and_error, study_store, table
 
-from edgeproof.experiments import CleanAccuracy, DatasetSpec, Job, ModelSpec, Record, SplitSpec, Sweep
+from edgeproof.experiments import (
+    CleanAccuracy,
+    DatasetSpec,
+    Job,
+    ModelSpec,
+    Record,
+    SplitSpec,
+    Sweep,
+    TrainingSpec,
+    as_settings,
+)
 
 STORE = study_store("clean_accuracy")
 PAPER = ROOT / "results" / "paper" / "clean_accuracy.csv"
@@ -28,6 +38,8 @@ MODELS = {
 # Outside the tolerance with the first initial parameters: the same splits with other initial parameters.
 RESTARTED = (("cora_ml", "GAT"),)
 RESTARTS = 5
+# The models were trained before warm-ups became runs of their own.
+TRAINING = TrainingSpec(config=as_settings({"separate_warmup": False}))
 # A cell within the tolerance differs by at most this many points, or by two printed standard errors.
 TOLERANCE = 2.5
 
@@ -40,6 +52,7 @@ def sweep(dataset: str, models: Sequence[str], protocol: str = "strict", restart
         models=tuple(map(ModelSpec, models)),
         measurements=(CleanAccuracy(),),
         splits=(SplitSpec(protocol=protocol),),
+        trainings=(TRAINING,),
         seeds=SEEDS,
         restarts=tuple(restarts),
     )
@@ -138,7 +151,8 @@ def restarts(dataset: str, model: str, values: Accuracies) -> str:
 PAGE_TEXT = """# Clean accuracy beside the paper's
 
 {summary} mean accuracies agree with the paper's within two printed standard errors or 2.5 points, whichever is larger.
-Inductive test accuracy in percent of regularly trained models with the paper's settings (the library's defaults): mean and
+Inductive test accuracy in percent of regularly trained models with the paper's settings (the library's defaults,
+but with the warm-up as part of the run: `separate_warmup=False`): mean and
 standard error over seeds 0, 1 and 5.
 
 {table}

@@ -92,7 +92,8 @@ def test_records_of_several_seeds_are_grouped(tmp_path: Path) -> None:
         put_attack(store, [[0.1, 0.4]], run)
         put(store, "smoothing", certified, run, samples=100)
         put(store, "filter", FILTER, run, bins=2)
-        # A measurement for figures of the paper, which the report skips.
+        # Validation accuracy and measurements for figures of the paper, which the report skips.
+        put(store, "clean", {"accuracy": [[0.0, 0.1]]}, run, nodes="val")
         put(store, "diffusion", {"matrix": [[1.0]], "classes": [0], "edges": []}, run)
     store.pack()
     (model_group,) = group(read_runs([tmp_path]))

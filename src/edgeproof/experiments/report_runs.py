@@ -17,7 +17,7 @@ from edgeproof.report.filters import Filter
 from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run
 
 # Kinds of measurements that the report does not show.
-_NOT_SHOWN = ("diffusion", "degrees")
+_NOT_SHOWN = ("class_accuracy", "degrees", "diffusion", "margins", "memorizing", "pyg_prbcd")
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[Run]:
@@ -78,7 +78,7 @@ def run_of(record: Record) -> Run | None:
     )
     if kind == "training":
         return run
-    if kind in _NOT_SHOWN:
+    if kind in _NOT_SHOWN or record.identity.get("nodes", "test") != "test":
         return None
     if kind == "clean":
         return replace(run, clean=float(values["accuracy"][0][1]))
