@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 from types import ModuleType
 
 import pytest
@@ -16,6 +18,7 @@ from edgeproof import models
 from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
 from edgeproof.experiments.execute import build_model
 from edgeproof.experiments.identity import key_of
+from edgeproof.training import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,13 +37,27 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "findings", "logit_scale", "nondeterminism"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ablations",
+        "attack_strength",
+        "clean_accuracy",
+        "findings",
+        "logit_scale",
+        "nondeterminism",
+        "robust_training",
+        "transductive",
+    ],
+)
 def test_page_matches_stored_results(name: str) -> None:
     study = load(name)
     assert study.PAGE.read_text(encoding="utf-8") == study.page(), f"run python studies/{name}.py"
 
 
-@pytest.mark.parametrize("name", ["ablations", "clean_accuracy", "nondeterminism"])
+@pytest.mark.parametrize(
+    "name", ["ablations", "attack_strength", "clean_accuracy", "nondeterminism", "robust_training", "transductive"]
+)
 def test_store_has_all_results_of_a_study_and_no_others(name: str) -> None:
     study = load(name)
     wanted = {key_of(task.identity) for job in study.jobs() for task in job.tasks}
@@ -85,3 +102,38 @@ def test_last_bits_of_initial_parameters_change() -> None:
     titles = list(study.variants(run))
     assert titles[:2] == ["unchanged", "initial coefficients rounded differently"]
     assert 0 < study.largest_change(study.variants(run)[titles[1]], run) < 1e-7
+
+
+def test_stored_results_of_sturdy_have_the_settings_of_the_preset() -> None:
+    study, preset = load("robust_training"), PRESETS["sturdy"]
+    assert preset.threat is not None
+    runs = study.runs("sturdy")
+    assert sorted(runs) == list(range(10))
+    labeller = models.build(preset.labeller or "", 3703, 6, dict(preset.labeller_settings))
+    settings = ", ".join(f"{name}={value!r}" for name, value in labeller.settings.items())
+    wanted = {
+        **asdict(preset.config),
+        "attack": repr(preset.threat.attack),
+        "epsilon": preset.threat.epsilon,
+        "local": preset.threat.local,
+        "labeller": f"{preset.labeller}({settings})",
+    }
+    # The name of the setting when the results were made.
+    wanted["warmup_apart"] = wanted.pop("separate_warmup")
+    for seed, run in runs.items():
+        record = study.training_record(run)
+        wanted["seed"] = seed
+        assert {name: record.notes[name] for name in wanted} == wanted
+        assert record.run["model"]["settings"] == {"alpha": 0.8, "dropout": 0.8}
+    clean, attacked = (
+        mean(study.percent(run, study.TEST[title]) for run in runs.values()) for title in ("clean", "LR-BCD")
+    )
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    assert f"{clean:.1f} clean and {attacked:.1f} under LR-BCD" in page
+
+
+def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    runner = CliRunner()
+    assert "epoch" in runner.invoke(load("training_epoch").app, ["--help"]).output
+    assert "--device" in runner.invoke(load("suite_time").app, ["--help"]).output

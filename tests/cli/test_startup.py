@@ -16,7 +16,7 @@ from edgeproof import _catalog
 from edgeproof.cli._lazy import LazyCommand, lazy_app
 from edgeproof.cli._train_options import config_fields
 from edgeproof.experiments.export import FORMATS
-from edgeproof.experiments.spec import KINDS
+from edgeproof.experiments.sweep import KINDS
 from edgeproof.paper.recipes import TRAININGS
 from edgeproof.training import PRESETS, TrainConfig
 

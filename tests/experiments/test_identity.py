@@ -27,7 +27,8 @@ from edgeproof.experiments import (
 )
 from edgeproof.experiments.defaults import DEFAULTS
 from edgeproof.experiments.identity import VERSION, key_of, non_default
-from edgeproof.experiments.spec import KINDS, ResolvedTraining, attack_identity, model_identity, training_identity
+from edgeproof.experiments.spec import ResolvedTraining, attack_identity, model_identity, training_identity
+from edgeproof.experiments.sweep import KINDS
 from edgeproof.training import PRESETS, TrainConfig
 
 # Defaults of the code that were changed on purpose after version 3 was frozen, as "owner.setting". Results with the earlier

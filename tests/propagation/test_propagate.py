@@ -67,7 +67,7 @@ def test_backend_can_be_forced_and_error_lists_reasons() -> None:
 
 def test_first_backend_without_reasons_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fast:
-        name, summary = "fast", ""
+        name, summary, devices = "fast", "", ()
 
         @staticmethod
         def not_supported_reasons(tensors: list[torch.Tensor]) -> list[str]:

@@ -172,7 +172,7 @@ def _filter_values(record: Record) -> dict[str, tuple[str, ...]]:
 
 def _lines_of(record: Record) -> list[tuple[str, ...]]:
     from edgeproof.experiments.provenance import Provenance, weights_of
-    from edgeproof.experiments.spec import describe_measurement
+    from edgeproof.experiments.sweep import describe_measurement
 
     provenance, values = Provenance.of(record.run), record.values
     epochs = "" if provenance.max_epochs is None else f", {provenance.max_epochs} epochs"

@@ -1,32 +1,22 @@
 """Experiments: declared runs (dataset x split x model x training x seed) and measurements, engines, and a store of results."""
 
 from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter, LogitMargins
+from edgeproof.experiments.comparisons import ClassAccuracy, MemorizingAccuracy, PygRobustAccuracy
 from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
 from edgeproof.experiments.runner import Interrupted, run_jobs
-from edgeproof.experiments.spec import (
-    AttackSpec,
-    DatasetSpec,
-    Job,
-    Measurement,
-    ModelSpec,
-    Run,
-    SplitSpec,
-    Sweep,
-    Task,
-    TrainingSpec,
-    as_settings,
-    register,
-)
+from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
+from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep, Task, register
 from edgeproof.experiments.toml import read_sweep
 
 __all__ = [
     "AttackSpec",
     "AttackedDegrees",
     "CertifiedAccuracy",
+    "ClassAccuracy",
     "CleanAccuracy",
     "DatasetSpec",
     "DiffusionMatrix",
@@ -40,7 +30,9 @@ __all__ = [
     "LocalEngine",
     "LogitMargins",
     "Measurement",
+    "MemorizingAccuracy",
     "ModelSpec",
+    "PygRobustAccuracy",
     "RayEngine",
     "Record",
     "Report",

@@ -17,7 +17,8 @@ from edgeproof.analysis import Coefficients, attacked_degrees, coefficients, dif
 from edgeproof.attacks import AttackResult
 from edgeproof.experiments.measurements import attack_entries, check_budgets, run_attack
 from edgeproof.experiments.schema import are_numbers, require
-from edgeproof.experiments.spec import AttackSpec, Measurement, register
+from edgeproof.experiments.spec import AttackSpec
+from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.losses import margin
 from edgeproof.models import predict
 from edgeproof.splits import Split
@@ -111,7 +112,7 @@ class AttackedDegrees(Measurement):
         return attack_entries(self.kind, self.attack, self.epsilons, self.local, self.count)
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
-        results = run_attack(self.attack, model, split, self.epsilons, self.local, self.count, seed)
+        results = run_attack(self.attack, model, split.test, self.epsilons, self.local, self.count, seed)
         pairs = zip(self.epsilons, results, strict=True)
         return {"nodes": [[epsilon, _count(result, split.test.data)] for epsilon, result in pairs]}
 

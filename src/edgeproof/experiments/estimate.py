@@ -10,12 +10,21 @@ from typing import Any
 
 from edgeproof.experiments.graphs import STAND_IN
 from edgeproof.experiments.identity import canonical
-from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import stored_model
 
 # Guesses in seconds on two cores, for work without stored run times: by kind, and for training by attack.
-_GUESSES = {"clean": 1.0, "attack": 120.0, "degrees": 120.0, "evaluate": 600.0, "smoothing": 600.0, "filter": 10.0}
+_GUESSES = {
+    "clean": 1.0,
+    "attack": 120.0,
+    "degrees": 120.0,
+    "memorizing": 120.0,
+    "pyg_prbcd": 300.0,
+    "evaluate": 600.0,
+    "smoothing": 600.0,
+    "filter": 10.0,
+}
 _GUESS_OTHER = 1.0
 _GUESS_TRAINING = {None: 60.0, "LRBCD": 600.0}
 _GUESS_OTHER_ATTACK = 2400.0
@@ -44,7 +53,8 @@ class Times:
         self._seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         self._store, self._device = store, device.partition(":")[0]
         for record in store.records():
-            if record.environment.get("device", "").startswith(self._device):
+            # Some results have no run time: it is stored as 0.
+            if record.seconds > 0 and record.environment.get("device", "").startswith(self._device):
                 signature = _signature(record.identity)
                 for length in range(_REQUIRED, len(signature) + 1):
                     self._seconds[signature[:length]].append(record.seconds)

@@ -15,7 +15,8 @@ from torch_geometric.data import Data
 
 from edgeproof import models, splits
 from edgeproof._names import look_up
-from edgeproof.experiments.spec import ModelSpec, Run, SplitSpec, resolve
+from edgeproof.experiments.spec import ModelSpec, SplitSpec, resolve
+from edgeproof.experiments.sweep import Run
 from edgeproof.graph import num_classes
 from edgeproof.models import io as model_io
 from edgeproof.serialization import read_tensors, write_tensors

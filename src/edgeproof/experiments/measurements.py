@@ -19,13 +19,16 @@ from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
 from edgeproof.evaluation import clean_accuracy, evaluate
 from edgeproof.experiments.identity import non_default
 from edgeproof.experiments.schema import are_numbers, check_accuracies, require
-from edgeproof.experiments.spec import AttackSpec, Measurement, register
-from edgeproof.splits import Split
+from edgeproof.experiments.spec import AttackSpec
+from edgeproof.experiments.sweep import Measurement, register
+from edgeproof.splits import Split, View
 
 # Largest certified radii that are stored: all that the paper prints, and those in between.
 MAX_ADDED, MAX_DELETED = 4, 7
 # Radii that tables of sweeps show.
 SHOWN_RADII = ((0, 0), (3, 0), (0, 5))
+# Nodes that can be measured.
+VIEWS = ("test", "val")
 # Largest number of tasks that the samples of one certificate are divided into.
 MAX_PARTS = 10
 
@@ -33,10 +36,20 @@ MAX_PARTS = 10
 @register("clean")
 @dataclass(frozen=True)
 class CleanAccuracy(Measurement):
-    """Accuracy on the unperturbed graph."""
+    """Accuracy on the unperturbed graph.
+
+    Args:
+        nodes: ``"test"`` or ``"val"``.
+    """
+
+    nodes: str = "test"
+
+    def __post_init__(self) -> None:
+        check_view(self.nodes)
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
-        return {"accuracy": [[0.0, clean_accuracy(model, split.test.data, split.test.nodes)]]}
+        view = view_of(split, self.nodes)
+        return {"accuracy": [[0.0, clean_accuracy(model, view.data, view.nodes)]]}
 
     @staticmethod
     def check(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -61,23 +74,28 @@ class RobustAccuracy(Measurement):
         epsilons: Budgets as fractions of the edges at the test nodes, ascending.
         local: Budget of each node as a factor of its degree; None for no local budgets.
         count: Edges that an epsilon is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
+        nodes: ``"test"`` or ``"val"``: the attacked nodes.
     """
 
     attack: AttackSpec
     epsilons: tuple[float, ...]
     local: float | None = None
     count: str = "incident"
+    nodes: str = "test"
 
     def __post_init__(self) -> None:
         check_budgets(self.epsilons, self.local, self.count)
+        check_view(self.nodes)
         self.attack.build()
 
     @property
     def entries(self) -> dict[str, Any]:
-        return attack_entries(self.kind, self.attack, self.epsilons, self.local, self.count)
+        entries = attack_entries(self.kind, self.attack, self.epsilons, self.local, self.count)
+        return {**entries, **non_default(self.kind, {"nodes": self.nodes}, {})}
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
-        results = run_attack(self.attack, model, split, self.epsilons, self.local, self.count, seed)
+        view = view_of(split, self.nodes)
+        results = run_attack(self.attack, model, view, self.epsilons, self.local, self.count, seed)
         pairs = zip(self.epsilons, results, strict=True)
         return {"accuracy": [[epsilon, result.accuracy] for epsilon, result in pairs]}
 
@@ -203,7 +221,7 @@ class CertifiedAccuracy(Measurement):
         return _certified(self.smoothing.certify_counts(join_parts(parts), self.alpha, labels=labels))
 
     @staticmethod
-    def is_checkpoint(path: Path) -> None:
+    def check_checkpoint(path: Path) -> None:
         """Raise ``ValueError`` unless the file holds counts to continue from."""
         ClassCounts.load(path)
 
@@ -238,6 +256,17 @@ def _certified(certificate: Certificate) -> dict[str, Any]:
     }
 
 
+def view_of(split: Split, nodes: str) -> View:
+    """Return the view of a split with the test or the validation nodes."""
+    return split.val if nodes == "val" else split.test
+
+
+def check_view(nodes: str) -> None:
+    """Raise unless :func:`view_of` knows the name."""
+    if nodes not in VIEWS:
+        raise unknown_name("nodes", nodes, VIEWS)
+
+
 def check_budgets(epsilons: Sequence[float], local: float | None, count: str) -> None:
     """Raise unless budgets are distinct, ascending and positive."""
     for epsilon in epsilons:
@@ -261,13 +290,13 @@ def attack_entries(
 def run_attack(
     attack: AttackSpec,
     model: nn.Module,
-    split: Split,
+    view: View,
     epsilons: Sequence[float],
     local: float | None,
     count: str,
     seed: int,
 ) -> list[AttackResult]:
-    """Attack the test nodes once per budget."""
-    graph, nodes = split.test.data, split.test.nodes
+    """Attack the nodes of a view once per budget."""
+    graph, nodes = view.data, view.nodes
     budgets = Budget.from_epsilons(graph, nodes, list(epsilons), local=local, count=count)
     return attack.build()(model, graph, nodes, budgets, seed=seed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edgeproof.experiments.spec import Job, Measurement, Run, Task
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job, Measurement, Run, Task
 
 
 def jobs_of(tasks: Iterable[Task]) -> list[Job]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeproof.experiments.identity import key_of
-from edgeproof.experiments.spec import describe_measurement, describe_run, describe_training
+from edgeproof.experiments.spec import describe_training
 from edgeproof.experiments.store import Record, Store
+from edgeproof.experiments.sweep import describe_measurement, describe_run
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from edgeproof._progress import progress_bar
 from edgeproof.experiments.engines.base import Engine, Report
 from edgeproof.experiments.plan import remaining
-from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import keep, measure_without_model
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgeproof._checks import is_int, is_number
-from edgeproof.experiments.spec import KINDS
+from edgeproof.experiments.sweep import KINDS
 
 
 def check_values(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:

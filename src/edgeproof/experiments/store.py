@@ -18,7 +18,7 @@ from typing import Any
 
 from edgeproof._files import replacing
 from edgeproof._warnings import EdgeproofWarning, warn
-from edgeproof.experiments import analyses, measurements  # noqa: F401 - registers the kinds
+from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.identity import canonical, key_of
 from edgeproof.experiments.schema import check_values
 

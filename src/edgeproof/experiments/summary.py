@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgeproof.experiments.spec import Job, Measurement, Run, Sweep
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep
 
 
 @dataclass(frozen=True)

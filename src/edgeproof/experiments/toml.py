@@ -11,20 +11,10 @@ from typing import Any, TypeVar
 from edgeproof import attacks
 from edgeproof._checks import check_seed
 from edgeproof._names import unknown_name
-from edgeproof.experiments import analyses, measurements  # noqa: F401 - registers the kinds
+from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.graphs import check_dataset
-from edgeproof.experiments.spec import (
-    KINDS,
-    AttackSpec,
-    DatasetSpec,
-    Measurement,
-    ModelSpec,
-    SplitSpec,
-    Sweep,
-    TrainingSpec,
-    as_settings,
-    measurement_class,
-)
+from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
+from edgeproof.experiments.sweep import KINDS, Measurement, Sweep, measurement_class
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -141,15 +131,20 @@ def _model(table: Mapping[str, Any]) -> ModelSpec:
 
 
 def _training(table: Mapping[str, Any]) -> TrainingSpec:
-    known = [*(entry.name for entry in fields(TrainingSpec)), "attack_settings"]
-    _check_keys("key", table, known)
-    given = {name: value for name, value in table.items() if name not in ("attack", "attack_settings")}
+    nested = ("attack", "attack_settings", "label_model", "label_model_settings")
+    _check_keys("key", table, [*(entry.name for entry in fields(TrainingSpec)), *nested])
+    given = {name: value for name, value in table.items() if name not in nested}
     given |= {name: as_settings(_settings(table, name)) for name in ("config", "label_config")}
     if "attack" in table:
         attack = _required(table, "attack", str)
         given["attack"] = AttackSpec.for_training(attack, _settings(table, "attack_settings"))
     elif "attack_settings" in table:
         raise ValueError("expected an attack beside attack_settings, got none")
+    if "label_model" in table:
+        settings = as_settings(_settings(table, "label_model_settings"))
+        given["label_model"] = ModelSpec(_required(table, "label_model", str), settings)
+    elif "label_model_settings" in table:
+        raise ValueError("expected a label_model beside label_model_settings, got none")
     return TrainingSpec(**given)
 
 

@@ -25,8 +25,9 @@ from edgeproof.experiments.analyses import DiffusionMatrix, LearnedFilter
 from edgeproof.experiments.execute import Factory, make_split, model_from_bytes, model_to_bytes, train_run
 from edgeproof.experiments.graphs import graph_fingerprint, load_graph
 from edgeproof.experiments.measurements import CertifiedAccuracy
-from edgeproof.experiments.spec import Job, Run, Task, resolve
+from edgeproof.experiments.spec import resolve
 from edgeproof.experiments.store import Record, Store, StoreWarning
+from edgeproof.experiments.sweep import Job, Run, Task
 from edgeproof.graph import num_classes
 from edgeproof.splits import Split
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
@@ -125,7 +126,7 @@ def measure_model(
     resumed = False
     if counts is not None and counts.exists():
         try:
-            CertifiedAccuracy.is_checkpoint(counts)
+            CertifiedAccuracy.check_checkpoint(counts)
             resumed = True
         except ValueError as error:
             warn("EP204", f"the sampling restarts from the beginning: {error}", StoreWarning)

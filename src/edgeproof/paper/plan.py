@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgeproof.experiments.plan import jobs_of
-from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job
 from edgeproof.paper.numbers import PaperRow
 from edgeproof.paper.recipes import PaperMeasurement, training_name
 

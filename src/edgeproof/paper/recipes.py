@@ -11,18 +11,8 @@ from edgeproof.attacks import DICE, FGSM, LRBCD, PGD, PRBCD, Attack, GreedyRBCD
 from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter
 from edgeproof.experiments.graphs import STAND_IN, with_fingerprint
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, RobustAccuracy
-from edgeproof.experiments.spec import (
-    AttackSpec,
-    DatasetSpec,
-    Measurement,
-    ModelSpec,
-    Run,
-    SplitSpec,
-    Task,
-    TrainingSpec,
-    as_settings,
-    resolve,
-)
+from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings, resolve
+from edgeproof.experiments.sweep import Measurement, Run, Task
 from edgeproof.paper.numbers import PaperColumn, PaperRow, epsilons, is_large, stands_for
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training import TrainConfig

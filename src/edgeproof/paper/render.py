@@ -216,8 +216,8 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
             "Models are not in the repository: what is measured later is measured of the same training done again. A GPU draws",
             "other random numbers than a CPU; another kind of CPU, another number of threads or code that has changed since",
             "rounds otherwise; and with either a training may end hundreds of epochs earlier or later. Here results are of",
-            "more than one model (`edgeproof results show` has a column for it), or perhaps so: a question mark means that",
-            "the model was not recorded.",
+            "more than one model (`edgeproof results show` has a column for it), or perhaps so: where there is a question",
+            "mark, it was not noted of which.",
             "",
             *(
                 f"- {provenance}: {'; '.join(', '.join(kinds) for kinds in models)}"

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from edgeproof._warnings import EdgeproofWarning
 from edgeproof.experiments.graphs import graph_fingerprint, is_local, load_graph
-from edgeproof.experiments.spec import DatasetSpec, Job
+from edgeproof.experiments.spec import DatasetSpec
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import torch
 from edgeproof._checks import check_int
 from edgeproof.experiments.engines.base import Report, describe_error, raise_if_failed, unusable_graphs
 from edgeproof.experiments.plan import remaining
-from edgeproof.experiments.spec import Job
 from edgeproof.experiments.store import Store, StoreWarning
+from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import Setup, keep, run_job, stored_model
 
 # Attempts at a job whose process was killed, by the user or for lack of memory.

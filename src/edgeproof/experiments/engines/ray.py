@@ -19,8 +19,8 @@ from edgeproof.experiments.execute import Factory, load_factory
 from edgeproof.experiments.graphs import load_graph
 from edgeproof.experiments.measurements import CertifiedAccuracy
 from edgeproof.experiments.plan import remaining
-from edgeproof.experiments.spec import Job, Run, Task
 from edgeproof.experiments.store import Store
+from edgeproof.experiments.sweep import Job, Run, Task
 from edgeproof.experiments.worker import (
     Product,
     Setup,
