@@ -250,6 +250,17 @@ def _die_with_seed_7(job: Job, started: Path, *_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _fail_without_blocked_interrupts(*_: object) -> None:
+    assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
+def test_workers_are_started_with_interrupts_blocked(jobs: list[Job], store: Store) -> None:
+    """An interrupt while a worker imports its modules would print a traceback."""
+    LocalEngine(1, "cpu", 1, work=_fail_without_blocked_interrupts).run(jobs[:1], store, "a test", ignore)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 # With one process, each of several successive pools imports torch.
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_killed_job_does_not_fail_other_jobs(processes: int, store: Store) -> None:

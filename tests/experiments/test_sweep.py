@@ -162,6 +162,8 @@ def test_example_is_planned(tmp_path: Path) -> None:
         (("--gpus", "0.5"), "expected --address, --cpus and --gpus with --engine ray only"),
         (("--format", "pdf"), "unknown format 'pdf'"),
         (("--dry-run", "--show"), "expected --dry-run without --show and --format"),
+        (("--show",), "expected a folder of results, got results/sweep"),
+        (("--store", "/dev/null"), "expected a folder of results, got /dev/null"),
         (("--threads", "0"), "expected threads to be an integer >= 1"),
         (("--store", "/proc/none"), "cannot write"),
         (("--log-dir", "/proc/none"), "cannot write"),

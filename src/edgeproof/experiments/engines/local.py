@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -139,8 +140,10 @@ class LocalEngine:
             ProcessPoolExecutor(self.processes, mp_context=context, initializer=end_with_parent) as pool,
         ):
             started = {job: Path(folder) / str(number) for number, job in enumerate(jobs)}
-            futures = {pool.submit(self.work, job, started[job], settings): job for job in jobs}
             try:
+                # Workers inherit this: an interrupt while they are starting is for their parent, too.
+                with _interrupts_blocked():
+                    futures = {pool.submit(self.work, job, started[job], settings): job for job in jobs}
                 for future in as_completed(futures):
                     job = futures[future]
                     error = _error_of(future)
@@ -156,6 +159,19 @@ class LocalEngine:
                     worker.terminate()
                 raise
         return left
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Defer interrupts; processes that are started here keep ignoring them."""
+    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
+        yield
+        return
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def end_with_parent() -> None:
