@@ -64,7 +64,7 @@ def test_figures_page_matches_stored_results() -> None:
     for figure in FIGURES:
         needed = figure.measurements()
         available = sum(store.get(measurement.identity) is not None for measurement in needed)
-        progress = f"`edgeproof reproduce run {figure.label}`: {available} of {len(needed)} measurements are there."
+        progress = f"`edgeproof reproduce run {figure.label}`: {available} of {len(needed)} measurements are stored."
         assert progress in page, "edgeproof reproduce figures --page"
 
 

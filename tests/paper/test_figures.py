@@ -186,7 +186,7 @@ def test_missing_measurements_are_named_and_the_rest_is_drawn(store: Store) -> N
     assert len(gcn.containers) == 2
     page = figures_page([(figure, drawing), (find_figure("karate"), find_figure("karate").draw(store))], "pictures")
     assert "![Figure 14: Cora-ML: PR-BCD and LR-BCD on self-trained models](pictures/attacks.png)" in page
-    assert "`edgeproof reproduce run fig:app_comparison_att`: 8 of 45 measurements are there." in page
+    assert "`edgeproof reproduce run fig:app_comparison_att`: 8 of 45 measurements are stored." in page
     assert "pictures/karate" not in page
     assert "Not run yet." in page
 

@@ -420,7 +420,7 @@ def test_custom_preset(split: Split) -> None:
         ({"attack": ATTACK, "epsilon": True}, "expected epsilon to be a finite number >= 0, got True"),
         ({"attack": ATTACK, "epsilon": 0.1, "local": -1.0}, "expected local as a finite number >= 0"),
         ({"attack": ATTACK, "epsilon": 0.1, "local": True}, "expected local as a finite number >= 0"),
-        ({"attack": ATTACK, "epsilon": 0.1, "local": torch.ones(3)}, "a share of each node's degree, got tensor"),
+        ({"attack": ATTACK, "epsilon": 0.1, "local": torch.ones(3)}, "a fraction of each node's degree, got tensor"),
         ({"count": "incident"}, "expected an attack to train against with count='incident'"),
         ({"attack": ATTACK, "epsilon": 0.1, "count": "odd"}, "unknown count 'odd'"),
         ({"warm_start": True}, "expected warm_start only with PGD, PRBCD or LRBCD, got None"),

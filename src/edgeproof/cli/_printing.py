@@ -80,5 +80,5 @@ def print_warnings_in_one_line() -> None:
 
     warnings.showwarning = show
     if not sys.warnoptions:
-        # The "once" action forgets printed warnings whenever a filter changes.
+        # The "once" action resets whenever a filter changes.
         warnings.simplefilter("always", EdgeproofWarning)

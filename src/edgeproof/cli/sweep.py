@@ -52,6 +52,7 @@ def sweep(
     """
     from edgeproof.cli._jobs import estimate, job_table
     from edgeproof.experiments import JobFailedError, Store, missing_jobs, read_sweep, run_jobs
+    from edgeproof.experiments.execute import check_runs
     from edgeproof.experiments.export import check_format
 
     if output_format is not None:
@@ -65,6 +66,7 @@ def sweep(
         check_store(folder)
     results = Store(folder)
     todo = [] if show else missing_jobs(declared.jobs(), results)
+    check_runs(job.run for job in todo)
     if dry_run:
         print_table(job_table(todo, results, *options.estimated_on()))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from edgeproof import models, splits
 from edgeproof._names import look_up
+from edgeproof.experiments.graphs import is_local, load_graph
 from edgeproof.experiments.spec import ModelSpec, SplitSpec, resolve
 from edgeproof.experiments.sweep import Run
 from edgeproof.graph import num_classes
@@ -42,6 +43,23 @@ def make_split(run: Run, data: Data) -> Split:
     split = splits.inductive(data, run.seed, train_per_class=train, val_per_class=val, test_share=spec.test_fraction)
     split.check_unseen()
     return split
+
+
+def check_runs(runs: Iterable[Run]) -> None:
+    """Raise for models that cannot be imported and for splits that do not fit their graph, before any training.
+
+    Graphs that would have to be downloaded are not checked.
+    """
+    runs = list(runs)
+    for name in dict.fromkeys(run.model.name for run in runs if run.model.is_factory):
+        load_factory(name)
+    first = {(run.graph, run.split, run.model.name if run.split.protocol == "as_released" else ""): run for run in runs}
+    for run in first.values():
+        if is_local(run.dataset):
+            try:
+                make_split(run, load_graph(*run.graph))
+            except (ValueError, AttributeError) as error:
+                raise ValueError(f"invalid {run.split.kind} split of {run.dataset.label}: {error}") from error
 
 
 def load_factory(name: str) -> Factory:

@@ -35,7 +35,7 @@ def as_text(titles: Sequence[str], lines: Sequence[Sequence[str]], form: str) ->
 
 
 def check_format(form: str) -> None:
-    """Raise unless :func:`as_text` knows the format."""
+    """Raise ``ValueError`` for an unknown format."""
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
 

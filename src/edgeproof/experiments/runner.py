@@ -51,7 +51,7 @@ def run_jobs(engine: Engine, jobs: Sequence[Job], store: Store, command: str, *,
 
 
 def run_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[Job]:
-    """Make the measurements that need no model, and return what is left of the jobs."""
+    """Run measurements that need no model, and return the remaining jobs."""
     left = []
     for job in jobs:
         # A graph that cannot be loaded is reported as the failure of this job when it is run.

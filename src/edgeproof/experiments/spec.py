@@ -1,4 +1,4 @@
-"""Declarations of experiments: frozen, hashable values that say what to train and what to measure."""
+"""Specifications of datasets, splits, models, attacks and trainings: frozen, hashable values."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class TrainingSpec:
 
 @dataclass(frozen=True)
 class ResolvedTraining:
-    """What a :class:`TrainingSpec` means together with its preset.
+    """:class:`TrainingSpec` resolved with its preset.
 
     Args:
         preset: Settings of the training loop and of its threat model.

@@ -107,7 +107,7 @@ class Record:
         return record
 
     def content(self) -> dict[str, Any]:
-        """Return what is written to disk."""
+        """Return the serialized record."""
         # As it is read again: keys that are not text become text.
         entries = json.loads(json.dumps(asdict(self)))
         return {"schema": SCHEMA, **entries, "digest": digest_of(entries)}
@@ -230,7 +230,7 @@ class Store:
 
     @contextmanager
     def _locked(self, *, exclusive: bool) -> Iterator[None]:
-        """Keep packing and writing apart; the lock of a killed process is released by the system."""
+        """Lock packing against concurrent writes; the lock of a killed process is released by the system."""
         if fcntl is None:  # pragma: no cover
             yield
             return

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from edgeproof import attacks
 from edgeproof._checks import check_seed
 from edgeproof._names import unknown_name
+from edgeproof.budget import check_epsilon
 from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.graphs import check_dataset
 from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
@@ -162,7 +163,9 @@ def _measurement(table: Mapping[str, Any]) -> Measurement:
         given["attack"] = AttackSpec.of(attacks.build(attack, _settings(table, "settings")))
     if "epsilons" in names:
         epsilons = _required(table, "epsilons", list)
-        given["epsilons"] = tuple(float(epsilon) for epsilon in epsilons)
+        for epsilon in epsilons:
+            check_epsilon(epsilon)
+        given["epsilons"] = tuple(map(float, epsilons))
     return cls(**given)
 
 

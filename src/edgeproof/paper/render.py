@@ -192,11 +192,11 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
     summed = _summary_lines([comparison for comparison in comparisons if comparison.table.stands_for is None])
     fewer = ", ".join(f"those of {model}, of {samples:,}" for model, samples in FEWER_SAMPLES.items())
     lines = [
-        "# Our figures beside the paper's",
+        "# Comparison with the paper, cell by cell",
         "",
         "Made by `edgeproof reproduce show --page`; every result, with the command and machine that made it, is in the store,",
-        "`results/experiments`. A cell matches if the mean of ours is within two of the paper's standard errors; it is apart",
-        "if they differ by more than two standard errors of the difference, as ours has one, too.",
+        "`results/experiments`. A cell matches if our mean is within two of the paper's standard errors; it is apart",
+        "if the difference exceeds two standard errors of the difference.",
         "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
         f"Certificates are of {SAMPLES:,} samples, but for {fewer}.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
@@ -213,11 +213,10 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
             "",
             "## Trained more than once",
             "",
-            "Models are not in the repository: what is measured later is measured of the same training done again. A GPU draws",
-            "other random numbers than a CPU; another kind of CPU, another number of threads or code that has changed since",
-            "rounds otherwise; and with either a training may end hundreds of epochs earlier or later. Here results are of",
-            "more than one model (`edgeproof results show` has a column for it), or perhaps so: where there is a question",
-            "mark, it was not noted of which.",
+            "Models are not in the repository, so later measurements use a retrained model. A GPU draws other random numbers",
+            "than a CPU, and another CPU, number of threads or version of the code rounds differently; either can move the end of",
+            "training by hundreds of epochs. These results are of more than one model (`edgeproof results show` has a column",
+            "for it); a question mark means that the model was not recorded.",
             "",
             *(
                 f"- {provenance}: {'; '.join(', '.join(kinds) for kinds in models)}"

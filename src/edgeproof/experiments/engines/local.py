@@ -34,7 +34,7 @@ _GPU_MEMORY = 2 << 30
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker process has to know.
+    """Settings passed to a worker process.
 
     Args:
         root: Folder of the store.
@@ -79,7 +79,7 @@ class LocalEngine:
         device: Device of the computations.
         threads: Number of CPU threads per process; by default the cores are divided among the processes.
         log_dir: Folder for TensorBoard logs of trainings; None for no logs.
-        work: What a process does with a job.
+        work: Function that runs one job.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class LocalEngine:
                     else:
                         note(Report(job, None if error is None else describe_error(error)))
             except BaseException:
-                # Do not wait for busy workers: their results are in the store. List them first: shutdown forgets them.
+                # Do not wait for busy workers: their results are in the store. List them first: shutdown clears the list.
                 workers = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in workers:

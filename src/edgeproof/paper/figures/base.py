@@ -46,11 +46,11 @@ class FigureData:
 
 
 class Content(Protocol):
-    """What a figure shows."""
+    """Content of a figure."""
 
     @property
     def inputs(self) -> tuple[FigureInput, ...]:
-        """What it is made from."""
+        """Required measurements."""
 
     @property
     def over(self) -> str:

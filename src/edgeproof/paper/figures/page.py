@@ -31,10 +31,10 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
         folder: Folder of the files, relative to the page.
     """
     lines = [
-        "# The paper's figures, drawn anew",
+        "# Reproduced figures",
         "",
-        "Made by `edgeproof reproduce figures --page` from the store, `results/experiments`, where every measurement lies with",
-        "the command and the machine that made it. They show what the paper's figures show, not how those look.",
+        "Made by `edgeproof reproduce figures --page` from the store, `results/experiments`, which also records the command",
+        "and machine of every measurement. The style differs from the paper's.",
     ]
     for figure, drawing in drawings:
         lines += ["", f"## {figure.title}", ""]
@@ -44,7 +44,7 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
         else:
             lines += [f"Not run yet. {drawing.note}"]
         command = f"`edgeproof reproduce run {figure.label}`"
-        lines += ["", f"{command}: {drawing.available} of {drawing.wanted} measurements are there."]
+        lines += ["", f"{command}: {drawing.available} of {drawing.wanted} measurements are stored."]
         # Without any measurement, all of them are missing.
         if drawing.missing and drawing.available:
             lines += ["", "Missing:", "", *(f"- {missing}" for missing in drawing.missing)]
