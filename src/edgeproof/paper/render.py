@@ -214,9 +214,9 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
             "## Trained more than once",
             "",
             "Models are not in the repository, so later measurements use a retrained model. A GPU draws other random numbers",
-            "than a CPU, and another CPU, number of threads or version of the code rounds differently; either can move the end of",
-            "training by hundreds of epochs. These results are of more than one model (`edgeproof results show` has a column",
-            "for it); a question mark means that the model was not recorded.",
+            "than a CPU, and another CPU, number of threads or version of the code rounds differently; either can move the",
+            "end of training by hundreds of epochs. These results are of more than one model (`edgeproof results show` has a",
+            "column for it); a question mark means that the model was not recorded.",
             "",
             *(
                 f"- {provenance}: {'; '.join(', '.join(kinds) for kinds in models)}"
