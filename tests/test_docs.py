@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
@@ -66,13 +65,6 @@ def test_figures_page_matches_stored_results() -> None:
         available = sum(store.get(measurement.identity) is not None for measurement in needed)
         progress = f"`edgeproof reproduce run {figure.label}`: {available} of {len(needed)} measurements are stored."
         assert progress in page, "edgeproof reproduce figures --page"
-
-
-@pytest.mark.parametrize("name", ["certificates"])
-def test_benchmark_pages_match_their_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    benchmark = importlib.import_module(name)
-    assert benchmark.PAGE.read_text(encoding="utf-8") == benchmark.page(), f"rendered by benchmarks/{name}.py"
 
 
 def test_number_of_differing_cells_matches_stored_results() -> None:

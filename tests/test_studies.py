@@ -42,6 +42,7 @@ def load(name: str) -> ModuleType:
     [
         "ablations",
         "attack_strength",
+        "certified_accuracy",
         "clean_accuracy",
         "findings",
         "logit_scale",
