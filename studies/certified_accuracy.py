@@ -89,9 +89,9 @@ widely. `+0 -0` by split, with the best epoch of a training with the same settin
 {by_split}
 
 Certified accuracy of GPRGNN depends on its initial coefficients. These models begin with the coefficients that the released
-scripts draw for these seeds (`init_seed`). With those that torch draws regular models reached 47.4 ± 12.4 on Citeseer and 28.6 ± 19.5
-on Cora-ML `as_released` (commit 8041d46~1 has the records), single splits less than 10; models trained against LR-BCD
-71.2 ± 0.8 and 77.6 ± 2.0 (commit ef4739b).
+scripts draw for these seeds (`init_seed`). With those that torch draws regular models reached 47.4 ± 12.4 on Citeseer and
+28.6 ± 19.5 on Cora-ML `as_released` (commit 8041d46~1 has the records), single splits less than 10; models trained against
+LR-BCD 71.2 ± 0.8 and 77.6 ± 2.0 (commit ef4739b).
 
 ## Time
 
