@@ -242,7 +242,7 @@ PAGE_TEXT = """# Evidence for the findings
 
 Every difference is taken on the same split, then averaged over the splits 0, 1 and 5, with the standard error of that mean, so
 what the splits have in common drops out. With three splits a difference of less than four standard errors may be chance (a
-t-test with two degrees of freedom asks for 4.3), and among so many differences some larger ones are chance, too. Splits are
+t-test with two degrees of freedom requires 4.3), and among so many differences some larger ones are chance, too. Splits are
 `strict` unless a row says otherwise. Differences are in points of accuracy; a dash stands for results that are not stored.
 
 ## Adversarial training compared with self-training

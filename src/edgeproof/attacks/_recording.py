@@ -34,9 +34,9 @@ class RecordingOptions:
         min_steps_once: The same, if it can serve only one run.
         part_starts: First step of each part of a run; parts have capacities of their own.
         check_every: Number of steps between checks for failures; each check is a host-device sync.
-        table_ratio: A table of the scores of all pairs is computed if at least one of so many entries is needed.
+        table_ratio: A table of the scores of all pairs is computed if at least one in ``table_ratio`` entries is needed.
         max_dense_nodes: Maximum number of nodes for a dense adjacency matrix.
-        early_steps: Runs of at most so many steps may use a dense matrix: most of their steps flip very many pairs.
+        early_steps: Largest number of steps of a run that may use a dense matrix; most steps of a short run flip many pairs.
         recorder: Function that records a step.
     """
 

@@ -218,7 +218,7 @@ def _replacement(conv: nn.Module) -> _Layer:
     name = type(conv).__name__
     if type(conv) not in _LAYERS:
         supported = ", ".join(layer.__name__ for layer in _LAYERS)
-        raise UnsupportedLayerError(f"its layer {name} is none of {supported}")
+        raise UnsupportedLayerError(f"its layer {name} is not supported; supported layers: {supported}")
     layer, aggregations, required = _LAYERS[type(conv)]
     if conv.aggr not in aggregations:
         raise UnsupportedLayerError(
