@@ -5,7 +5,7 @@ from __future__ import annotations
 DATASETS = ("citeseer", "cora_ml", "cora", "pubmed", "squirrel", "wikics", "ogbn-arxiv", "karate", "csbm")
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
 ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
-PRESETS = ("paper", "sturdy")
+PRESETS = ("default", "paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")

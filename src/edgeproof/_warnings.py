@@ -19,6 +19,10 @@ TITLES = {
     "EP101": "Weak label model",
     "EP102": "Label models disagree or miss classes",
     "EP103": "Label models keep trained parameters",
+    "EP104": "Model no better than a constant prediction",
+    "EP105": "Main run far below its own warm-up",
+    "EP106": "Training nodes fitted much better than validation nodes",
+    "EP107": "Training restarted with another seed",
     # Experiments.
     "EP201": "Damaged stored result",
     "EP202": "Stored result under a wrong name",

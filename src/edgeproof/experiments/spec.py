@@ -323,6 +323,8 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
     threat = make_threat(attack, training.epsilon, training.local, training.count, preset.threat)
     check_threat_settings(preset.config, threat)
     self_training = preset.self_training if training.self_training is None else training.self_training
+    if self_training is None:
+        self_training = threat is not None
     check_bool(self_training=self_training)
     if training.label_model is not None:
         if not self_training:

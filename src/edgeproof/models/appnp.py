@@ -57,6 +57,9 @@ class APPNP(GraphModel):
             dropout=dropout,
         )
 
+    def input_weights(self) -> list[Tensor]:
+        return self.mlp.input_weights()
+
     def encode(self, x: Tensor) -> Tensor:
         return self.mlp.encode(x)
 

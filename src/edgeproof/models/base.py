@@ -79,6 +79,20 @@ class GraphModel(nn.Module, ABC):
         adjacency = as_adjacency(edge_index, edge_weight, num_nodes=x.size(0), dtype=x.dtype)
         return self.diffuse(self.encode(x), adjacency)
 
+    def input_weights(self) -> list[Tensor]:
+        """Return the weights that the features are multiplied with first, as views of shape ``[in_channels, ...]``.
+
+        Training scales features by scaling these weights. A model without such weights returns an empty list.
+        """
+        return []
+
+    def alternative_starts(self) -> list[dict[str, Tensor]]:
+        """Return other initial values of some parameters, by name, that training may try.
+
+        Where the result of training depends strongly on the initial values, which of them is best depends on the graph.
+        """
+        return []
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the parameters for the optimizer. A group may set its own ``lr`` or ``weight_decay``."""
         return [{"params": list(self.parameters())}]

@@ -70,6 +70,9 @@ class ChebNetII(GraphModel):
         )
         self.gamma = nn.Parameter(torch.ones(K + 1))
 
+    def input_weights(self) -> list[Tensor]:
+        return self.mlp.input_weights()
+
     def encode(self, x: Tensor) -> Tensor:
         return F.dropout(self.mlp.encode(x), self.propagation_dropout, self.training)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from edgeproof._checks import check_int
+from edgeproof._checks import check_fraction, check_int
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency, propagate
 from edgeproof.propagation.message_rules import attention
@@ -34,6 +34,7 @@ class GAT(GraphModel):
         num_layers: Number of attention layers.
         heads: Number of attention heads in the hidden layers.
         dropout: Dropout probability after every ReLU.
+        attention_dropout: Dropout probability of the attention weights in training.
 
     >>> x, edge_index = torch.ones(3, 10), torch.tensor([[0, 1], [1, 0]])
     >>> GAT(10, 4, heads=8)(x, edge_index).shape
@@ -49,15 +50,20 @@ class GAT(GraphModel):
         num_layers: int = 2,
         heads: int = 1,
         dropout: float = 0.5,
+        attention_dropout: float = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
         check_int(1, heads=heads)
+        check_fraction(attention_dropout=attention_dropout)
         if hidden_channels % heads:
             raise ValueError(f"expected hidden_channels divisible by heads, got {hidden_channels} / {heads}")
-        self.heads = heads
+        self.heads, self.attention_dropout = heads, attention_dropout
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(size)) for size in self.layer_sizes)
         *hidden, last = (width for _, width in self.layer_sizes)
         self.attentions = nn.ModuleList([*(_Attention(width, heads) for width in hidden), _Attention(last, heads=1)])
+
+    def input_weights(self) -> list[Tensor]:
+        return [self.weights[0]]
 
     def encode(self, x: Tensor) -> Tensor:
         h: Tensor = x @ self.weights[0]
@@ -68,7 +74,7 @@ class GAT(GraphModel):
         for layer, attention_layer in enumerate(self.attentions):
             if layer > 0:
                 h = F.dropout(h.relu(), self.dropout, self.training) @ self.weights[layer]
-            h = attention_layer(h, adjacency)
+            h = attention_layer(h, adjacency, self.attention_dropout)
         return h
 
 
@@ -81,10 +87,12 @@ class _Attention(nn.Module):
         self.sender = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, channels // heads)))
         self.bias = nn.Parameter(torch.zeros(channels))
 
-    def forward(self, h: Tensor, adjacency: Adjacency) -> Tensor:
+    def forward(self, h: Tensor, adjacency: Adjacency, dropout: float) -> Tensor:
         heads = h.chunk(self.receiver.size(0), dim=1)
-        outputs = [
-            propagate(attention(adjacency, head @ receiver, head @ sender, _NEGATIVE_SLOPE), head)
-            for head, receiver, sender in zip(heads, self.receiver, self.sender, strict=True)
-        ]
+        outputs = []
+        for head, receiver, sender in zip(heads, self.receiver, self.sender, strict=True):
+            weights = attention(adjacency, head @ receiver, head @ sender, _NEGATIVE_SLOPE)
+            if self.training and dropout:
+                weights = weights.with_weight(F.dropout(weights.weight, dropout))
+            outputs.append(propagate(weights, head))
         return torch.cat(outputs, dim=1) + self.bias

@@ -44,6 +44,9 @@ class GCN(GraphModel):
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(size)) for size in self.layer_sizes)
         self.biases = nn.ParameterList(torch.zeros(width) for _, width in self.layer_sizes)
 
+    def input_weights(self) -> list[Tensor]:
+        return [self.weights[0]]
+
     def encode(self, x: Tensor) -> Tensor:
         h: Tensor = x @ self.weights[0]
         return h

@@ -72,6 +72,9 @@ class GRAND(GraphModel):
     def _drops_inputs(self) -> bool:
         return self.training and self.input_dropout > 0
 
+    def input_weights(self) -> list[Tensor]:
+        return [self.first.weight.T]
+
     def encode(self, x: Tensor) -> Tensor:
         # The first layer commutes with DropNode and propagation, and hidden states are narrower than features. Only input
         # dropout, which comes between them, needs the order of the paper.

@@ -38,6 +38,11 @@ class MLP(GraphModel):
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
         self.layers = nn.ModuleList(nn.Linear(*size) for size in self.layer_sizes)
 
+    def input_weights(self) -> list[Tensor]:
+        weight = self.layers[0].weight
+        assert isinstance(weight, Tensor)
+        return [weight.T]
+
     def encode(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.layers):
             x = F.dropout(x, self.dropout, self.training)

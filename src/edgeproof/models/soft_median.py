@@ -191,6 +191,9 @@ class SoftMedianGDC(GraphModel):
         _check_weights(edge_weight)
         return super().forward(x, edge_index, edge_weight)
 
+    def input_weights(self) -> list[Tensor]:
+        return [self.weights[0]]
+
     def encode(self, x: Tensor) -> Tensor:
         h: Tensor = x @ self.weights[0]
         return h

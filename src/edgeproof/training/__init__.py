@@ -6,6 +6,7 @@ from edgeproof.training.config import PRESETS, Preset, TrainConfig
 from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
 from edgeproof.training.self_training import LabelWarning, PseudoLabels
+from edgeproof.training.stages import TrainingWarning
 from edgeproof.training.tensorboard import TensorBoardLog
 from edgeproof.training.train import pseudo_labels, train
 
@@ -21,6 +22,7 @@ __all__ = [
     "TensorBoardLog",
     "Threat",
     "TrainConfig",
+    "TrainingWarning",
     "pseudo_labels",
     "remove_checkpoints",
     "train",

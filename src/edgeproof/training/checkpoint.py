@@ -29,8 +29,8 @@ class RunState:
 
     Args:
         next_epoch: Next epoch.
-        best_epoch: Epoch with the lowest validation loss so far.
-        best_loss: Lowest validation loss so far.
+        best_epoch: Epoch with the lowest selection loss so far.
+        best_loss: Lowest selection loss so far; see :func:`edgeproof.training.loop.selection_loss`.
         best_state: Copy of the model's state after the best epoch.
         records: Metrics of all epochs so far.
         flips: Latest flips of the attack on the training graph; None without an attack.
@@ -182,13 +182,13 @@ def _set_random_states(model: nn.Module, states: dict[str, Tensor]) -> None:
 
 
 def sibling_path(checkpoint: Path, part: str) -> Path:
-    """Return the checkpoint file of an earlier part of the run: ``"warmup"``, or ``"labels0"`` and so on."""
+    """Return the checkpoint file of another part of the run: ``"warmup"``, ``"labels0"``, ``"start1"``, ``"restart1"`` ..."""
     return checkpoint.with_name(f"{checkpoint.name}.{part}")
 
 
 def sibling_files(checkpoint: Path) -> list[Path]:
     """Return all existing :func:`sibling_path` files of a checkpoint, and temporary files left by killed processes."""
-    name, part = re.escape(checkpoint.name), r"\.(labels\d+|warmup)"
+    name, part = re.escape(checkpoint.name), r"(\.(labels\d+|(warmup)?(start\d+)?|restart\d+))+"
     complete, temporary = re.compile(rf"{name}{part}"), re.compile(rf"\.{name}({part})?\.\w+\.tmp")
     return sorted(
         path

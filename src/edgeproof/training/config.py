@@ -9,29 +9,40 @@ from typing import Any, TypedDict
 import numpy as np
 
 from edgeproof import losses
-from edgeproof._checks import check_bool, check_fraction, check_int, check_non_negative, check_seed
+from edgeproof._checks import check_bool, check_fraction, check_int, check_non_negative, check_seed, is_number
 from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.base import WarmStarting
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.training.adversarial import Threat
 
+SELECT = ("loss", "accuracy")
+_WARMUP_PATIENCE = 200
+
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a training run; the defaults are the paper's.
+    """Settings of a training run; the defaults are those of the preset ``"paper"``.
 
     Args:
         loss: Loss of the main loop: ``"tanh_margin"``, ``"cross_entropy"`` or another of :mod:`edgeproof.losses`.
         lr: Learning rate of Adam.
         weight_decay: Weight decay of Adam.
-        warmup_epochs: Number of clean epochs with cross-entropy before the main loop.
+        warmup_epochs: Number of clean epochs with cross-entropy before the main loop. A separate warm-up is skipped if the main
+            run would only repeat it: without an attack and pseudo-labels, and with cross-entropy.
         separate_warmup: Whether the warm-up is a run of its own, as in the paper's released scripts: on the labelled nodes
             only, with the weight decay of label models, restored to its best epoch, and with its own optimizer. Otherwise its
             epochs are the first ones of the run, with the same nodes, labels and optimizer.
         max_epochs: Maximum number of epochs of the main loop.
         min_epochs: Number of epochs of the main loop that cannot be the best one and do not count towards patience. Does not
             apply to label models.
-        patience: Number of epochs without a lower validation loss after which training stops.
+        fine_tune_epochs: Maximum number of epochs of adversarial training after a separate warm-up, where half as many without
+            a better validation result end it; 0 for those of ``max_epochs`` and ``patience``.
+        patience: Number of epochs without a better validation result after which training stops; at most 200 in a separate
+            warm-up.
+        select: Criterion for the best epoch: the lowest validation ``"loss"``, or the highest validation ``"accuracy"``, where
+            the loss breaks ties.
+        max_clean_drop: In adversarial training, how far the clean validation accuracy of the best epoch may lie below that
+            after the warm-up. Epochs beyond are only used if all are; 1 for no limit.
         validate_every: Number of epochs between validations. The last epoch is always validated.
         epsilon_warmup: Number of epochs over which the budget on the training graph rises linearly to its full size.
             Validation always uses the full budget.
@@ -42,6 +53,12 @@ class TrainConfig:
             is validated and kept.
         label_models: Number of models that vote on pseudo-labels in self-training.
         label_weight_decay: Weight decay of label models.
+        try_starts: Whether to also train from the other initial parameters that the model proposes
+            (:meth:`GraphModel.alternative_starts <edgeproof.models.GraphModel.alternative_starts>`), in the first clean stage
+            (warm-up, or main run without one), and to keep the best run on the validation nodes.
+        scale_features: Whether to divide features by their scale during training (:mod:`edgeproof.training.features`). The
+            model itself takes unscaled features before and after.
+        max_restarts: How often a run that failed is repeated with another seed (:mod:`edgeproof.training.failures`).
         seed: Seed of all random choices in training.
     """
 
@@ -56,8 +73,18 @@ class TrainConfig:
     )
     max_epochs: int = field(default=3000, metadata={"help": "Maximum number of epochs of the main loop."})
     min_epochs: int = field(default=0, metadata={"help": "Number of first epochs that cannot be the best one."})
+    fine_tune_epochs: int = field(
+        default=0,
+        metadata={"help": "Maximum number of epochs of adversarial training after a separate warm-up; 0: max_epochs."},
+    )
     patience: int = field(
-        default=200, metadata={"help": "Number of epochs without a lower validation loss before training stops."}
+        default=200, metadata={"help": "Number of epochs without a better validation result before training stops."}
+    )
+    select: str = field(
+        default="loss", metadata={"help": "Criterion for the best epoch on the validation nodes: loss or accuracy."}
+    )
+    max_clean_drop: float = field(
+        default=1.0, metadata={"help": "Largest drop of the clean validation accuracy in adversarial training; 1: any."}
     )
     validate_every: int = field(default=1, metadata={"help": "Number of epochs between validations."})
     epsilon_warmup: int = field(
@@ -74,6 +101,14 @@ class TrainConfig:
         default=1, metadata={"help": "Number of models that vote on pseudo-labels in self-training."}
     )
     label_weight_decay: float = field(default=0.0, metadata={"help": "Weight decay of label models."})
+    try_starts: bool = field(
+        default=False,
+        metadata={"help": "Also try other initial parameters that the model proposes; keep the best run."},
+    )
+    scale_features: bool = field(default=False, metadata={"help": "Divide features by their scale during training."})
+    max_restarts: int = field(
+        default=0, metadata={"help": "How often a run that failed is repeated with another seed."}
+    )
     seed: int = field(default=0, metadata={"help": "Seed of all random choices in training."})
 
     def __post_init__(self) -> None:
@@ -84,12 +119,18 @@ class TrainConfig:
                 object.__setattr__(self, entry.name, value.item())
         losses.get(self.loss)
         check_int(0, warmup_epochs=self.warmup_epochs, min_epochs=self.min_epochs, epsilon_warmup=self.epsilon_warmup)
+        check_int(0, max_restarts=self.max_restarts, fine_tune_epochs=self.fine_tune_epochs)
         check_int(1, max_epochs=self.max_epochs, patience=self.patience)
         check_int(1, validate_every=self.validate_every, label_models=self.label_models)
         check_seed(self.seed)
         check_non_negative(lr=self.lr, weight_decay=self.weight_decay, label_weight_decay=self.label_weight_decay)
         check_fraction(averaging=self.averaging, clean_share=self.clean_share)
         check_bool(warm_start=self.warm_start, separate_warmup=self.separate_warmup)
+        check_bool(scale_features=self.scale_features, try_starts=self.try_starts)
+        if self.select not in SELECT:
+            raise unknown_name("criterion for the best epoch", self.select, SELECT)
+        if not is_number(self.max_clean_drop) or not 0 <= self.max_clean_drop <= 1:
+            raise ValueError(f"expected 0 <= max_clean_drop <= 1, got {self.max_clean_drop!r}")
         if self.min_epochs >= self.max_epochs:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
 
@@ -110,15 +151,31 @@ class TrainConfig:
             validate_every=1,
             averaging=0.0,
             warm_start=False,
+            max_clean_drop=1.0,
+            fine_tune_epochs=0,
         )
 
     def for_warmup(self) -> TrainConfig:
         """Return the settings of the separate warm-up."""
-        return replace(self.for_label_models(), max_epochs=self.warmup_epochs, patience=self.warmup_epochs)
+        patience = min(self.warmup_epochs, _WARMUP_PATIENCE)
+        return replace(self.for_label_models(), max_epochs=self.warmup_epochs, patience=patience)
 
-    def for_main_run(self) -> TrainConfig:
+    def for_main_run(self, *, is_adversarial: bool) -> TrainConfig:
         """Return the settings of the main run, which has no warm-up epochs after a separate warm-up."""
-        return replace(self, warmup_epochs=0, separate_warmup=False) if self.has_separate_warmup else self
+        if not self.has_separate_warmup:
+            return self
+        main = replace(self, warmup_epochs=0, separate_warmup=False, try_starts=False)
+        if not (is_adversarial and self.fine_tune_epochs):
+            return main
+        epochs = min(self.max_epochs, self.fine_tune_epochs)
+        return replace(main, max_epochs=epochs, patience=min(self.patience, max(1, epochs // 2)))
+
+    def without_redundant_warmup(self, *, is_clean: bool, has_pseudo_labels: bool) -> TrainConfig:
+        """Return the settings without a separate warm-up if the main run would only repeat it."""
+        is_redundant = is_clean and not has_pseudo_labels and self.loss == "cross_entropy"
+        if not (is_redundant and self.has_separate_warmup):
+            return self
+        return replace(self, warmup_epochs=0, separate_warmup=False)
 
 
 class TrainSettings(TypedDict, total=False):
@@ -130,6 +187,7 @@ class TrainSettings(TypedDict, total=False):
     warmup_epochs: int
     separate_warmup: bool
     max_epochs: int
+    fine_tune_epochs: int
     min_epochs: int
     patience: int
     validate_every: int
@@ -139,6 +197,11 @@ class TrainSettings(TypedDict, total=False):
     averaging: float
     label_models: int
     label_weight_decay: float
+    select: str
+    max_clean_drop: float
+    try_starts: bool
+    scale_features: bool
+    max_restarts: int
     seed: int
 
 
@@ -150,7 +213,7 @@ class Preset:
         description: Purpose of the preset.
         config: Settings of the training loop.
         threat: Default threat model; None for clean training.
-        self_training: Default for self-training.
+        self_training: Default for self-training; None for adversarial training only, if there are unlabelled nodes.
         labeller: Name of the label model in self-training; None for the architecture of the trained model.
         labeller_settings: Settings of the label model.
     """
@@ -158,7 +221,7 @@ class Preset:
     description: str
     config: TrainConfig
     threat: Threat | None = None
-    self_training: bool = False
+    self_training: bool | None = False
     labeller: str | None = None
     labeller_settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -170,6 +233,26 @@ class Preset:
 
 
 PRESETS = {
+    "default": Preset(
+        "settings that hold across graphs and models; clean training unless an attack is given",
+        TrainConfig(
+            loss="cross_entropy",
+            weight_decay=5e-4,
+            warmup_epochs=1000,
+            max_epochs=1000,
+            fine_tune_epochs=100,
+            patience=200,
+            select="accuracy",
+            max_clean_drop=0.02,
+            label_models=2,
+            label_weight_decay=5e-4,
+            try_starts=True,
+            scale_features=True,
+            max_restarts=2,
+        ),
+        self_training=None,
+        labeller="GPRGNN",
+    ),
     "paper": Preset("the paper's settings; clean training unless an attack is given", TrainConfig()),
     "sturdy": Preset(
         "self-training on labels of GPRGNN, against a much larger budget than is usually evaluated; for models that weight a "

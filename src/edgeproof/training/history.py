@@ -57,6 +57,7 @@ OUTCOME_KEYS = frozenset(
         "label_accuracy",
         "label_seconds",
         "gamma",
+        "restarts",
     }
 )
 
@@ -77,6 +78,8 @@ class History:
         phases: Seconds per phase of the attacks, of the steps and of validation.
         threat: Threat model; None for clean training.
         pseudo_labels: Pseudo-labels; None without self-training.
+        restarts: Number of earlier runs that failed and were replaced by this one.
+        warning: Reason to doubt the model, with its code; None if there is none.
     """
 
     config: TrainConfig
@@ -87,6 +90,8 @@ class History:
     phases: dict[str, float] = field(compare=False, default_factory=dict)
     threat: Threat | None = None
     pseudo_labels: PseudoLabels | None = field(compare=False, default=None)
+    restarts: int = 0
+    warning: str | None = None
 
     @property
     def best(self) -> Epoch:
@@ -121,6 +126,8 @@ class History:
                 "label_accuracy": self.pseudo_labels.accuracy,
                 "label_seconds": round(self.label_seconds, 2),
             }
+        if self.restarts:
+            summary["restarts"] = self.restarts
         if self.best.gamma is not None:
             summary["gamma"] = list(self.best.gamma)
         return summary

@@ -38,6 +38,11 @@ from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import Epoch, History, Observer
 
+# Weight of the loss beside the accuracy: smaller than one node's share of any validation set.
+_TIE_BREAK = 1e-7
+# Larger than any difference of validation losses.
+_PENALTY = 1e6
+
 
 def run_epochs(
     model: nn.Module,
@@ -76,6 +81,10 @@ def run_epochs(
     with _seeded(config.seed, model), progress_bar(type(model).__name__, num_epochs, show=show) as advance:
         # Warm-up epochs (lines 2 and 3) are negative. The best loss of a new state is infinite (line 1).
         state, initial = RunState(next_epoch=-config.warmup_epochs), _copy_state(model)
+        clean_accuracy = None
+        if threat is not None and config.max_clean_drop < 1:
+            model.eval()
+            clean_accuracy = float(_measure("val", val, losses.get(config.loss))["val_accuracy"])
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer, average)
         guard = _FiniteGuard(model, initial, state, config.lr)
@@ -93,11 +102,11 @@ def run_epochs(
             if observe is not None:
                 observe(record)
 
-            # Lines 8 to 10: keep a copy of the best state. Not in the paper: min_epochs and patience.
+            # Lines 8 to 10: keep a copy of the best state. Not in the paper: other criteria, min_epochs and patience.
             if is_validated and epoch >= config.min_epochs:
-                assert record.val_loss is not None
-                if record.val_loss < state.best_loss:
-                    state.best_epoch, state.best_loss = epoch, record.val_loss
+                loss = selection_loss(record, config, clean_accuracy)
+                if loss < state.best_loss:
+                    state.best_epoch, state.best_loss = epoch, loss
                     state.best_state = _copy_state(val.model)
                 elif state.best_epoch is not None and epoch >= state.best_epoch + config.patience:
                     state.stopped = "patience"
@@ -171,6 +180,28 @@ def _validate(
     guard.check(epoch, metrics)
     trace.phase("validation")
     return metrics
+
+
+def selection_loss(record: Epoch, config: TrainConfig, initial_accuracy: float | None) -> float:
+    """Return the number that is lowest in the best epoch.
+
+    It is the validation loss, or for ``select="accuracy"`` the fraction of misclassified validation nodes, where the loss
+    breaks ties. A clean accuracy that is more than ``max_clean_drop`` below the initial one comes first.
+
+    Args:
+        record: Metrics of a validated epoch.
+        config: Settings of the run.
+        initial_accuracy: Clean validation accuracy before the first epoch, in adversarial training.
+    """
+    assert record.val_loss is not None
+    assert record.val_accuracy is not None
+    loss = record.val_loss
+    if config.select == "accuracy":
+        loss = 1 - record.val_accuracy + _TIE_BREAK * loss / (1 + abs(loss))
+    if initial_accuracy is None or record.clean_val_accuracy is None or config.max_clean_drop == 1:
+        return loss
+    excess = initial_accuracy - record.clean_val_accuracy - config.max_clean_drop
+    return loss + (_PENALTY * (1 + excess) if excess > 0 else 0.0)
 
 
 def run_identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:

@@ -26,8 +26,10 @@ from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import TrainConfig
+from edgeproof.training.failures import clean_val_accuracy, is_near_constant
 from edgeproof.training.history import History
 from edgeproof.training.loop import run_epochs, run_identity
+from edgeproof.training.starts import best_start
 
 # Offset of the seeds of label models: with the seed of the final model they would have the same initial parameters.
 _SEED_OFFSET = 1_000_000
@@ -96,21 +98,11 @@ def generate_pseudo_labels(
     val_labels = split.val.data.y[split.val.nodes]
     for index, (seed, file) in enumerate(zip(seeds, files, strict=True)):
         # Line 1: train an initial model. Not in the paper: several models, which vote.
-        label_model = reinitialized_copy(model, seed)
+        which = f"label model {index + 1} of {config.label_models}"
+        trainer = _LabelTrainer(model, split, config, checkpoint_every, show)
         try:
-            history = run_epochs(
-                label_model,
-                split,
-                replace(config, seed=seed),
-                nodes=nodes,
-                labels=truth[nodes],
-                threat=None,
-                checkpoint=file,
-                checkpoint_every=checkpoint_every,
-                show=show,
-            )
+            label_model, history = trainer.train(seed, file, which)
         except FloatingPointError as error:
-            which = f"label model {index + 1} of {config.label_models}"
             raise FloatingPointError(f"{which}, before the training of the model itself: {error}") from error
         histories.append(history)
         # Line 2: predict all nodes.
@@ -146,6 +138,71 @@ def generate_pseudo_labels(
     )
     warn("EP101", message, LabelWarning, stacklevel=3)
     return replace(result, warning=with_code("EP101", message))
+
+
+@dataclass(frozen=True)
+class _LabelTrainer:
+    """Training of label models.
+
+    Args:
+        model: Architecture.
+        split: Split.
+        config: Settings of label models.
+        checkpoint_every: Number of epochs between two checkpoints.
+        show: Whether to draw progress bars.
+    """
+
+    model: nn.Module
+    split: Split
+    config: TrainConfig
+    checkpoint_every: int
+    show: bool
+
+    def train(self, seed: int, checkpoint: Path | None, which: str) -> tuple[nn.Module, History]:
+        """Train one label model; replace it if it failed, at most ``max_restarts`` times.
+
+        Args:
+            seed: Seed of its parameters and its training.
+            checkpoint: Its checkpoint; None for none.
+            which: Its number, for the warning.
+        """
+        label_model, history = self._train_once(seed, checkpoint)
+        val_labels = self.split.val.data.y[self.split.val.nodes]
+        for restart in range(1, self.config.max_restarts + 1):
+            if not is_near_constant(clean_val_accuracy(history.best), val_labels):
+                break
+            warn(
+                "EP107",
+                f"{which} failed and is replaced by one with another seed (restart {restart} of {self.config.max_restarts}): "
+                f"its accuracy on the validation nodes is {clean_val_accuracy(history.best):.1%}",
+                LabelWarning,
+                stacklevel=5,
+            )
+            file = None if checkpoint is None else sibling_path(checkpoint, f"restart{restart}")
+            other, other_history = self._train_once((seed + _SEED_OFFSET * restart) % (MAX_SEED + 1), file)
+            if clean_val_accuracy(other_history.best) > clean_val_accuracy(history.best):
+                label_model, history = other, other_history
+        return label_model, history
+
+    def _train_once(self, seed: int, checkpoint: Path | None) -> tuple[nn.Module, History]:
+        config, train = replace(self.config, seed=seed), self.split.train
+
+        def run(model: nn.Module, start: int) -> History:
+            file = checkpoint if checkpoint is None or not start else sibling_path(checkpoint, f"start{start}")
+            return run_epochs(
+                model,
+                self.split,
+                config,
+                nodes=train.nodes,
+                labels=train.data.y[train.nodes],
+                threat=None,
+                checkpoint=file,
+                checkpoint_every=self.checkpoint_every,
+                show=self.show,
+            )
+
+        label_model = reinitialized_copy(self.model, seed)
+        return label_model, best_start(label_model, config, run)
 
 
 def select_voters(accuracies: Sequence[float], tolerance: float = 0.1) -> tuple[int, ...]:

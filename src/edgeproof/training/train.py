@@ -12,14 +12,16 @@ from typing_extensions import Unpack
 from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching
 from edgeproof._files import check_writable
 from edgeproof.attacks.base import Attack
-from edgeproof.models import build, predict
+from edgeproof.models import GraphModel, build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, make_threat
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import Preset, TrainConfig, TrainSettings, check_threat_settings, configure
+from edgeproof.training.features import divide_features, feature_scale, weights_of_scaled_features
 from edgeproof.training.history import History, Observer
-from edgeproof.training.loop import run_epochs, run_identity
+from edgeproof.training.loop import run_identity
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, generate_pseudo_labels
+from edgeproof.training.stages import Stages, train_with_restarts
 
 
 def train(
@@ -31,7 +33,7 @@ def train(
     local: float | None = None,
     count: str | None = None,
     self_training: bool | nn.Module | PseudoLabels | None = None,
-    preset: str | TrainConfig | Preset = "paper",
+    preset: str | TrainConfig | Preset = "default",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
@@ -40,7 +42,7 @@ def train(
 ) -> History:
     """Train ``model`` on ``split.train`` and restore its best epoch.
 
-    The best epoch is the one with the lowest loss on ``split.val``; ``split.test`` is not used. In adversarial training the
+    The best epoch is chosen on ``split.val``; ``split.test`` is not used. In adversarial training the
     training and the validation graph are attacked in every epoch: the step is made on the perturbed training graph, the
     validation loss is that on the perturbed validation graph. Model and split must be on the same device.
 
@@ -58,19 +60,21 @@ def train(
         self_training: Whether to train on all nodes of the training graph, with pseudo-labels for the unlabelled ones. True
             trains label models with the architecture of ``model``, or the one of the preset, if it has one. A module sets
             their architecture; it is not changed. :class:`~edgeproof.training.PseudoLabels` are used as they are. By default
-            that of the preset (``"paper"``: False).
-        preset: ``"paper"``; ``"sturdy"``, which includes an attack, budgets and label models; settings as a
-            :class:`TrainConfig`; or your own :class:`Preset`.
+            that of the preset (``"default"``: in adversarial training, if there are unlabelled nodes; ``"paper"``: False).
+        preset: ``"default"``, settings that hold across graphs and models; ``"paper"``; ``"sturdy"``, which includes an attack,
+            budgets and label models; settings as a :class:`TrainConfig`; or your own :class:`Preset`.
         checkpoint: File for the state of the run. If it exists, the run resumes from it, with the same result as an
             uninterrupted run: bit for bit on a CPU; on a GPU up to rounding, which may change the last epoch.
         checkpoint_every: Number of epochs between two checkpoints.
         progress: Whether to draw a progress bar (on terminals only).
         observe: Function called with every :class:`Epoch` of the main run as soon as it is over, for example a
-            :class:`~edgeproof.training.TensorBoardLog`. Not called in label models and a separate warm-up.
+            :class:`~edgeproof.training.TensorBoardLog`. Not called in label models and a separate warm-up; a restarted run
+            begins again at epoch 0.
         settings: Settings that differ from the preset; see :class:`TrainConfig`.
 
     Returns:
-        Record of the run. The model is changed in place and is in evaluation mode.
+        Record of the run. The model is changed in place and is in evaluation mode. A run that failed is repeated with another
+        seed if the preset says so, and a suspicious result is issued as a :class:`TrainingWarning`.
 
     Raises:
         ValueError: For invalid settings, an invalid graph, or a checkpoint of another run.
@@ -96,9 +100,15 @@ def train(
     if observe is not None and not callable(observe):
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
     source = chosen.self_training if self_training is None else self_training
+    if source is None:
+        source = threat is not None and isinstance(split, Split) and bool(split.train.unlabeled.numel())
     if not isinstance(source, (bool, nn.Module, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {source!r}")
     num_classes = _check_ready(model, split)
+    # Not in the paper: features of extreme scales are divided by them during training.
+    scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
+    if scale is not None:
+        split = divide_features(split, scale)
     if file is not None:
         _check_resumable(file, model, split, config, threat)
     pseudo_labels = source if isinstance(source, PseudoLabels) else None
@@ -117,38 +127,29 @@ def train(
         pseudo_labels = generate_pseudo_labels(
             label_model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
         )
-    nodes, labels = split.train.nodes, split.train.data.y[split.train.nodes]
-    if pseudo_labels is not None:
-        nodes = torch.arange(split.train.data.x.size(0), device=nodes.device)
-        labels = pseudo_labels.labels
 
-    # Warm-up, if it is a run of its own; otherwise the loop begins with it (Algorithm 2, lines 2 and 3).
-    warmup_seconds = 0.0
-    if config.has_separate_warmup:
-        warmup = warm_up(model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress)
-        warmup_seconds = warmup.seconds
-
-    # Training loop (Algorithm 2).
-    history = run_epochs(
-        model,
+    # Warm-up and training loop (Algorithm 2). Not in the paper: a run that failed is repeated with another seed.
+    has_labels = pseudo_labels is not None
+    stages = Stages(
         split,
-        config.for_main_run(),
-        nodes=nodes,
-        labels=labels,
-        threat=threat,
-        checkpoint=file,
-        checkpoint_every=checkpoint_every,
-        show=progress,
-        observe=observe,
+        config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=has_labels),
+        threat,
+        pseudo_labels,
+        file,
+        checkpoint_every,
+        progress,
+        observe,
     )
-    return replace(history, config=config, seconds=warmup_seconds + history.seconds, pseudo_labels=pseudo_labels)
+    with weights_of_scaled_features(model, scale, split):
+        history = train_with_restarts(model, stages)
+    return replace(history, config=config, pseudo_labels=pseudo_labels)
 
 
 def pseudo_labels(
     model: nn.Module,
     split: Split,
     *,
-    preset: str | TrainConfig | Preset = "paper",
+    preset: str | TrainConfig | Preset = "default",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 25,
     progress: bool = True,
@@ -180,40 +181,13 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     _check_ready(model, split)
+    scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
+    if scale is not None:
+        split = divide_features(split, scale)
     file = _check_checkpoint(checkpoint, checkpoint_every)
     return generate_pseudo_labels(
         model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
     )
-
-
-def warm_up(
-    model: nn.Module, split: Split, config: TrainConfig, *, checkpoint: Path | None, checkpoint_every: int, show: bool
-) -> History:
-    """Train on the labelled nodes for a few clean epochs, and restore the best one.
-
-    Args:
-        model: Model.
-        split: Split with labelled and validation nodes.
-        config: Settings of the whole run.
-        checkpoint: Checkpoint of the main run; that of the warm-up is its sibling.
-        checkpoint_every: Number of epochs between two checkpoints.
-        show: Whether to draw a progress bar.
-    """
-    nodes = split.train.nodes
-    try:
-        return run_epochs(
-            model,
-            split,
-            config.for_warmup(),
-            nodes=nodes,
-            labels=split.train.data.y[nodes],
-            threat=None,
-            checkpoint=None if checkpoint is None else sibling_path(checkpoint, "warmup"),
-            checkpoint_every=checkpoint_every,
-            show=show,
-        )
-    except FloatingPointError as error:
-        raise FloatingPointError(f"warm-up: {error}") from error
 
 
 def _check_checkpoint(checkpoint: str | Path | None, every: int) -> Path | None:
@@ -255,9 +229,14 @@ def _check_ready(model: nn.Module, split: Split) -> int:
     return logits.size(1)
 
 
+def _takes_scales(model: nn.Module) -> bool:
+    """Return whether the scale of features can be moved into the model's first weights."""
+    return isinstance(model, GraphModel) and bool(model.input_weights())
+
+
 def _check_resumable(file: Path, model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> None:
     """Raise if the checkpoint of the main run or of the warm-up belongs to another run."""
-    check_resumable(file, run_identity(model, split, config.for_main_run(), threat))
+    check_resumable(file, run_identity(model, split, config.for_main_run(is_adversarial=threat is not None), threat))
     if config.has_separate_warmup:
         check_resumable(sibling_path(file, "warmup"), run_identity(model, split, config.for_warmup(), None))
 
