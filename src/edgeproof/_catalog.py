@@ -9,6 +9,6 @@ PRESETS = ("paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
-# The general kinds; those of single studies are not listed.
+# Kinds of measurements for general use; those specific to one study are not listed.
 MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing")
 FORMATS = ("csv", "latex", "markdown")

@@ -321,7 +321,7 @@ def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
     monkeypatch.setattr(ep, "train", diverge)
     code, _, err = run(*TRAIN)
     assert code == 1
-    assert "saved the parameters named below to model.safetensors.last-good" in err
+    assert "saved the restored parameters to model.safetensors.last-good" in err
     assert bool((ep.load("model.safetensors.last-good").gamma == 3).all())  # type: ignore[operator]
     assert [path.read_bytes() for path in files] == before
 

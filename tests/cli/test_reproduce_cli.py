@@ -78,7 +78,7 @@ def test_list_shows_progress_and_estimates(store: Store) -> None:
     assert "57 of 228" in shown
     assert "fig:karate" in shown
     assert "hours left" in shown
-    assert "hours in all" in shown
+    assert "total hours" in shown
     # Test machines have only the generated datasets and those in PyG.
     assert "to be downloaded first: citeseer, cora_ml, cora, pubmed, squirrel, wikics, ogbn-arxiv" in shown
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Optional, get_type_hints
 import typer
 
 _TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-# Set by an option of its own, which also determines the split and the initial parameters.
+# Has a separate option, which also determines the split and the initial parameters.
 _EXCLUDED = ("seed",)
 
 

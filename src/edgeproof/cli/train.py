@@ -254,7 +254,7 @@ def _choose_labeller(
 
 @contextmanager
 def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
-    """Save the last finite parameters if training diverges; tell how to resume if it is interrupted."""
+    """Save the last finite parameters if training diverges; print how to resume after an interrupt."""
     import torch
 
     from edgeproof.training.checkpoint import sibling_files
@@ -266,7 +266,7 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
         # Without a change, no epoch has finished and there is nothing to save.
         if any(not torch.equal(initial[name], value) for name, value in network.state_dict().items()):
             ep.save(network, paths.last_good)
-            print_line(f"saved the parameters named below to {paths.last_good}")
+            print_line(f"saved the restored parameters to {paths.last_good}")
         raise
     except KeyboardInterrupt:
         if paths.checkpoint.exists() or sibling_files(paths.checkpoint):

@@ -23,7 +23,7 @@ def progress_table(store: Store, engine: LocalEngine, *, fast: bool) -> RichTabl
         "measured",
         "trainings missing",
         "hours left",
-        "hours in all",
+        "total hours",
     ):
         shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
