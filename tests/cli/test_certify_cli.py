@@ -116,7 +116,7 @@ def test_merge_without_samples_option_uses_stored_votes(run: Run) -> None:
     assert 0 <= threat["abstained"] < 1
 
 
-def test_interrupted_certify_says_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_certify_prints_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
     extend = SmoothedSampler.extend
 

@@ -1,4 +1,4 @@
-"""Startup: what the command line and ``import edgeproof`` import, and errors, interrupts and completion."""
+"""Startup: modules imported by the command line and by ``import edgeproof``; errors, interrupts and completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs small enough to run in tests."""
+"""Small jobs that run in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local engine: every result is stored exactly once, through failures, kills and interrupts."""
+"""The local engine: every result is stored exactly once, despite failures, kills and interrupts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_inline(jobs: list[Job], store: Store) -> None:
 
 
 def ignore(report: Report) -> None:
-    """Take a report and do nothing."""
+    """Ignore a report."""
 
 
 def test_jobs_store_models_and_measurements(jobs: list[Job], store: Store) -> None:
@@ -162,7 +162,7 @@ def test_leftover_checkpoints_are_removed(jobs: list[Job], store: Store) -> None
 
 
 def _session(leader: int) -> list[int]:
-    """Return the living processes of a session."""
+    """Return the running processes of a session."""
     found = []
     for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         with suppress(ProcessLookupError):
@@ -190,7 +190,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_killed_engine_continues_where_it_stopped(tmp_path: Path) -> None:
+def test_killed_engine_resumes(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
     store = Store(tmp_path / "store")
@@ -209,7 +209,7 @@ def test_killed_engine_continues_where_it_stopped(tmp_path: Path) -> None:
     after = {path.name: path.stat().st_mtime_ns for path in store.root.glob("*.json")}
     assert missing_jobs(small_jobs(), store) == []
     assert len(after) == 6
-    # Earlier results are untouched: nothing was computed twice.
+    # Earlier results are unchanged: nothing was computed twice.
     assert before.items() <= after.items()
 
 
@@ -295,7 +295,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_interrupt_ends_all_processes_and_starts_no_job(tmp_path: Path) -> None:
-    """As from a terminal, where all processes receive it; also for a command that was started with SIGINT ignored."""
+    """As in a terminal, where all processes receive the interrupt; also for a command started with SIGINT ignored."""
     script, started = tmp_path / "run.py", tmp_path / "started"
     script.write_text(INTERRUPTED)
     started.mkdir()

@@ -1,4 +1,4 @@
-"""The Ray engine on a real cluster of several nodes, in which nodes, workers and the driver are killed."""
+"""The Ray engine on a cluster of several nodes, whose nodes, workers and driver are killed."""
 
 from __future__ import annotations
 
@@ -115,12 +115,10 @@ def values_of(store: Store) -> dict[str, Any]:
 
 
 def ignore(report: Report) -> None:
-    """Take a report and do nothing."""
+    """Ignore a report."""
 
 
-def test_killed_worker_and_killed_node_lose_nothing(
-    cluster: Any, jobs: list[Job], store: Store, tmp_path: Path
-) -> None:
+def test_results_survive_killed_worker_and_node(cluster: Any, jobs: list[Job], store: Store, tmp_path: Path) -> None:
     nodes = [add_node(cluster) for _ in range(2)]
     killed = kill_once("train_model")
     reports: list[Report] = []
@@ -174,10 +172,10 @@ def build(in_channels, out_channels):
 """
 
 
-def test_own_graph_and_model_travel_to_the_nodes(
+def test_user_graph_and_model_are_sent_to_the_nodes(
     cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The module is in a folder that only the driver knows."""
+    """The module is in a folder that only the driver has on its path."""
     (tmp_path / "my_ray_model.py").write_text(MODULE)
     ep.datasets.write_npz(ep.datasets.csbm(num_nodes=200, p=0.05, q=0.01), tmp_path / "mine.npz")
     monkeypatch.chdir(tmp_path)
@@ -198,7 +196,7 @@ def test_own_graph_and_model_travel_to_the_nodes(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_driver_continues_where_it_stopped(how: signal.Signals, cluster: Any, tmp_path: Path) -> None:
+def test_stopped_driver_resumes(how: signal.Signals, cluster: Any, tmp_path: Path) -> None:
     """Also for a driver that was started with SIGINT ignored."""
     node = add_node(cluster)
     script, folder = tmp_path / "run.py", Path(__file__).parent

@@ -47,7 +47,7 @@ PAPER = {
 
 
 def made_up(measurement: PaperMeasurement) -> dict[str, Any]:
-    """Return random values of the right form."""
+    """Return random values in the format of the measurement."""
     draw = random.Random(repr(measurement))
     if measurement.kind == "filter":
         return {

@@ -212,7 +212,7 @@ def test_attacks_use_distinct_seeds_per_graph_epoch_and_run(split: Split) -> Non
 
 
 @pytest.mark.parametrize("setting", ["inductive", "transductive"])
-def test_attacks_do_not_see_hidden_labels(setting: str, sbm: ep.graph.Data) -> None:
+def test_attacks_do_not_use_hidden_labels(setting: str, sbm: ep.graph.Data) -> None:
     """DICE reads labels of all nodes."""
     split = getattr(ep.splits, setting)(sbm, seed=0)
     hidden = torch.ones(sbm.num_nodes, dtype=torch.bool)

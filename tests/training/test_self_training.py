@@ -379,7 +379,7 @@ def test_default_settings_of_label_models_are_the_papers() -> None:
 
 
 def test_hidden_labels_do_not_affect_pseudo_labels(sbm: Data) -> None:
-    """Neither the labels nor the votes."""
+    """They affect neither the pseudo-labels nor the selection of label models."""
     found = []
     for is_wrong in (False, True):
         split = ep.splits.inductive(sbm, seed=0)

@@ -59,19 +59,19 @@ class Times:
                 for length in range(_REQUIRED, len(signature) + 1):
                     self._seconds[signature[:length]].append(record.seconds)
 
-    def estimate(self, jobs: Iterable[Job], *, anew: bool = False) -> tuple[float, int]:
+    def estimate(self, jobs: Iterable[Job], *, retrain: bool = False) -> tuple[float, int]:
         """Estimate the run time of jobs, one after the other.
 
         Args:
             jobs: The jobs.
-            anew: Whether stored models are retrained.
+            retrain: Whether stored models are retrained.
 
         Returns:
             Seconds, and the number of jobs that are estimated from the same kind of work on the same type of device only.
         """
         total, known = 0.0, 0
         for job in jobs:
-            trained = not anew and stored_model(job.run, self._store) is not None
+            trained = not retrain and stored_model(job.run, self._store) is not None
             identities = [*([] if trained else [job.run.identity]), *(task.identity for task in job.tasks)]
             total += sum(map(self._expected, identities))
             known += all(_signature(identity) in self._seconds for identity in identities)
