@@ -86,11 +86,8 @@ def test_help_and_usage_errors_do_not_import_torch(arguments: tuple[str, ...]) -
         ("reproduce show perf", ["perfect-cora", "perfect-cora-ml", "perfect-citeseer"]),
         ("reproduce summary main o", ["other-graphs"]),
         ("reproduce figures ka", ["karate"]),
-        (
-            "reproduce run --fast attacks all a",
-            ["arxiv", "arxiv-table-stand-in", "arxiv-curves", "arxiv-stand-in", "attacks", "all"],
-        ),
-        ("evaluate --model r", ["robust.safetensors", "runs/"]),
+        ("reproduce run --fast attacks al", ["all"]),
+        ("evaluate --model ", ["robust.safetensors", "runs/"]),
     ],
 )
 def test_completion_does_not_import_torch(
