@@ -209,7 +209,7 @@ RECIPES = {
     "sturdy": _sturdy(
         "the preset `sturdy`: `appnp-0.8-300` against Greedy R-BCD with the log margin, ε = 1.5, twice the degree", TEN
     ),
-    "sturdy-clean": _sturdy("... and half of the loss on the clean graph", clean_share=0.5),
+    "sturdy-clean": _sturdy("... and half of the loss on the clean graph", clean_weight=0.5),
     "sturdy-average": _sturdy("`sturdy`, parameters averaged (0.95)", averaging=0.95),
     "sturdy-slow": _sturdy("`sturdy`, the budget rises over 50 epochs", epsilon_warmup=50),
 }

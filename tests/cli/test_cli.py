@@ -270,14 +270,14 @@ def test_label_set_changes_the_label_models_of_a_preset(run: Run) -> None:
     attack = ("--attack", "DICE", "--epsilon", "0.1")
     code, _, err = run(*TRAIN, *preset, *attack, "--label-set", "dropout=0.5", "--label-set", "hidden_channels=8")
     assert code == 0, err
-    labeller = Result.read("model.safetensors.json").training["labeller"]
-    assert all(part in labeller for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
+    label_model = Result.read("model.safetensors.json").training["label_model"]
+    assert all(part in label_model for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
 
 
 def test_label_model_option(run: Run) -> None:
     assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
-    assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]
-    assert "hidden_channels=8" in Result.read("model.safetensors.json").training["labeller"]
+    assert "GCN(" in Result.read("model.safetensors.json").training["label_model"]
+    assert "hidden_channels=8" in Result.read("model.safetensors.json").training["label_model"]
     for wrong, message in (
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),

@@ -128,11 +128,11 @@ def train_run(
     preset = training.preset
     labels: Any = False
     if preset.self_training:
-        labeller = model
-        if preset.labeller is not None:
-            settings = dict(preset.labeller_settings)
-            labeller = models.build(preset.labeller, *sizes, settings, seed=run.training_seed).to(device)
-        labels = pseudo_labels(labeller, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
+        label_model = model
+        if preset.label_model is not None:
+            settings = dict(preset.label_model_settings)
+            label_model = models.build(preset.label_model, *sizes, settings, seed=run.training_seed).to(device)
+        labels = pseudo_labels(label_model, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
     history = train(model, split, self_training=labels, preset=preset, checkpoint=checkpoint, progress=False)
     return model, history
 

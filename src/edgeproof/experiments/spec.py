@@ -328,7 +328,7 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
         if not self_training:
             raise ValueError("expected label_model only with self_training=True")
         chosen = training.label_model
-        preset = replace(preset, labeller=chosen.name, labeller_settings=dict(chosen.settings))
+        preset = replace(preset, label_model=chosen.name, label_model_settings=dict(chosen.settings))
     label_preset = configure(replace(preset, threat=None), dict(training.label_config))  # type: ignore[arg-type]
     return ResolvedTraining(replace(preset, threat=threat, self_training=self_training), label_preset.config)
 
@@ -349,9 +349,9 @@ def training_identity(training: ResolvedTraining) -> dict[str, Any]:
     if training.preset.self_training:
         entries["self_training"] = True
         entries["label_config"] = {name: value for name, value in labels.items() if value != config[name]}
-        if training.preset.labeller is not None:
+        if training.preset.label_model is not None:
             entries["label_model"] = ModelSpec(
-                training.preset.labeller, as_settings(training.preset.labeller_settings)
+                training.preset.label_model, as_settings(training.preset.label_model_settings)
             ).identity
     return without_empty(entries)
 

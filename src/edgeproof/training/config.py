@@ -37,7 +37,7 @@ class TrainConfig:
             Validation always uses the full budget.
         warm_start: Whether the attack on the training graph starts at its flips of the previous epoch. With an attack of one
             step this is "free" adversarial training.
-        clean_share: Weight of the loss on the clean graph in adversarial training, in [0, 1).
+        clean_weight: Weight of the loss on the clean graph in adversarial training, in [0, 1).
         averaging: Decay of an exponential moving average of the parameters, in [0, 1); 0 for no averaging. The averaged model
             is validated and kept.
         label_models: Number of models that vote on pseudo-labels in self-training.
@@ -64,7 +64,7 @@ class TrainConfig:
         default=0, metadata={"help": "Number of epochs over which the budget rises to its full size."}
     )
     warm_start: bool = field(default=False, metadata={"help": "Start each attack at the flips of the previous epoch."})
-    clean_share: float = field(
+    clean_weight: float = field(
         default=0.0, metadata={"help": "Weight of the loss on the clean graph in adversarial training, in [0, 1)."}
     )
     averaging: float = field(
@@ -88,7 +88,7 @@ class TrainConfig:
         check_int(1, validate_every=self.validate_every, label_models=self.label_models)
         check_seed(self.seed)
         check_non_negative(lr=self.lr, weight_decay=self.weight_decay, label_weight_decay=self.label_weight_decay)
-        check_fraction(averaging=self.averaging, clean_share=self.clean_share)
+        check_fraction(averaging=self.averaging, clean_weight=self.clean_weight)
         check_bool(warm_start=self.warm_start, separate_warmup=self.separate_warmup)
         if self.min_epochs >= self.max_epochs:
             raise ValueError(f"expected min_epochs < max_epochs, got {self.min_epochs} and {self.max_epochs}")
@@ -135,7 +135,7 @@ class TrainSettings(TypedDict, total=False):
     validate_every: int
     epsilon_warmup: int
     warm_start: bool
-    clean_share: float
+    clean_weight: float
     averaging: float
     label_models: int
     label_weight_decay: float
@@ -151,16 +151,16 @@ class Preset:
         config: Settings of the training loop.
         threat: Default threat model; None for clean training.
         self_training: Default for self-training.
-        labeller: Name of the label model in self-training; None for the architecture of the trained model.
-        labeller_settings: Settings of the label model.
+        label_model: Name of the label model in self-training; None for the architecture of the trained model.
+        label_model_settings: Settings of the label model.
     """
 
     description: str
     config: TrainConfig
     threat: Threat | None = None
     self_training: bool = False
-    labeller: str | None = None
-    labeller_settings: Mapping[str, Any] = field(default_factory=dict)
+    label_model: str | None = None
+    label_model_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.config, TrainConfig):
@@ -184,8 +184,8 @@ PRESETS = {
         ),
         Threat(GreedyRBCD(loss="log_margin").for_training(), epsilon=1.5, local=2.0),
         self_training=True,
-        labeller="GPRGNN",
-        labeller_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
+        label_model="GPRGNN",
+        label_model_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
     ),
 }
 
@@ -218,7 +218,7 @@ def check_threat_settings(config: TrainConfig, threat: Threat | None) -> None:
     """Raise for settings that need an attack, or one that can start at given flips, if there is none."""
     if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
         raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
-    for name in ("clean_share", "epsilon_warmup"):
+    for name in ("clean_weight", "epsilon_warmup"):
         if threat is None and getattr(config, name):
             raise ValueError(f"expected {name} only with an attack to train against, got None")
 

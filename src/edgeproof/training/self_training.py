@@ -49,7 +49,7 @@ class PseudoLabels:
             otherwise; None if they are unknown (-1).
         histories: Training history of each label model.
         voters: Indices of the label models with a vote.
-        labeller: Architecture and settings of the label models.
+        label_model: Architecture and settings of the label models.
         warning: Warning about the labels, with its code; None if there is none.
     """
 
@@ -59,7 +59,7 @@ class PseudoLabels:
     accuracy: float | None
     histories: tuple[History, ...]
     voters: tuple[int, ...]
-    labeller: str
+    label_model: str
     warning: str | None = None
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ def generate_pseudo_labels(
         accuracy=float((labels[known] == truth[known]).double().mean()) if known.numel() else None,
         histories=tuple(histories),
         voters=voters,
-        labeller=model_summary(model),
+        label_model=model_summary(model),
     )
     constant_accuracy = float(torch.bincount(val_labels).max()) / val_labels.numel()
     if beats_constant(result.val_accuracy, constant_accuracy):
