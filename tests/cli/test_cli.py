@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--quiet")
 # Long enough to be interrupted after the first checkpoint.
-LONG_TRAIN = (*TRAIN[:-2], "300", "--patience", "300", "--device", "cpu", "--quiet")
+LONG_TRAIN = (*TRAIN[:-2], "150", "--patience", "150", "--device", "cpu", "--quiet")
 
 
 def test_train_writes_model_and_result(run: Run) -> None:

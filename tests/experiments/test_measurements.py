@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_experiments import FAST, small_run
+from small_experiments import small_run
 
 import edgeproof as ep
 from edgeproof.experiments import (
@@ -99,7 +99,8 @@ def test_seed_selects_one_of_several_provided_splits() -> None:
 @pytest.fixture(scope="module")
 def trained() -> tuple[ep.models.GraphModel, ep.splits.Split]:
     """A trained GPRGNN and its split."""
-    run = replace(small_run("GPRGNN"), training=TrainingSpec(config=FAST))
+    config = as_settings({"max_epochs": 60, "warmup_epochs": 50})
+    run = replace(small_run("GPRGNN"), training=TrainingSpec(config=config))
     split = make_split(run, load_graph(*run.graph))
     model, _ = train_run(run, split, "cpu")
     return model, split  # type: ignore[return-value]
@@ -119,11 +120,11 @@ def test_robust_accuracy_equals_accuracy_under_attack(trained: tuple[ep.models.G
 
 def test_evaluation_keeps_the_worst_and_every_attack(trained: tuple[ep.models.GraphModel, ep.splits.Split]) -> None:
     model, split = trained
-    values = Evaluated((0.05, 0.1), attacks=("FGSM", "DICE")).measure(model, split, 0)
-    Evaluated.check({"epsilons": [0.05, 0.1]}, values)
+    values = Evaluated((0.01, 0.02), attacks=("FGSM", "DICE")).measure(model, split, 0)
+    Evaluated.check({"epsilons": [0.01, 0.02]}, values)
     assert {name for name, _, _ in values["attacks"]} == {"FGSM", "DICE"}
     worst = dict(values["accuracy"])
-    assert worst[0.1] <= min(accuracy for _, epsilon, accuracy in values["attacks"] if epsilon == 0.1)
+    assert worst[0.02] <= min(accuracy for _, epsilon, accuracy in values["attacks"] if epsilon == 0.02)
 
 
 def test_certificate_in_parts_equals_undivided_certificate(

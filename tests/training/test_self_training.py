@@ -67,10 +67,11 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_unknown_labels_change_only_reported_accuracy(every: int, split: Split) -> None:
+    short = {**SHORT, "max_epochs": 20}
     graph, unlabeled = split.train.data.clone(), split.train.unlabeled
     graph.y[unlabeled[::every]] = -1
     blind = replace(split, train=replace(split.train, data=graph))
-    expected, found = (pseudo_labels(build(), parts, **SHORT) for parts in (split, blind))
+    expected, found = (pseudo_labels(build(), parts, **short) for parts in (split, blind))
     assert torch.equal(expected.labels, found.labels)
     if every == 1:
         assert found.accuracy is None
@@ -83,9 +84,9 @@ def test_unknown_labels_change_only_reported_accuracy(every: int, split: Split) 
         wrong = replace(view, data=view.data.clone())
         wrong.data.y[nodes[3]] = -1
         with pytest.raises(ValueError, match=f"labelled nodes, got 1 with label -1, such as node {int(nodes[3])}"):
-            ep.train(build(), replace(split, **{stage: wrong}), **SHORT)
+            ep.train(build(), replace(split, **{stage: wrong}), **short)
     threat = {"attack": ep.attacks.LRBCD(steps=2, block_size=100), "epsilon": 0.1}
-    histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **SHORT) for parts in (split, blind)]
+    histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **short) for parts in (split, blind)]
     assert histories[0].epochs == histories[1].epochs
     assert histories[1].summary()["label_accuracy"] == found.accuracy
 
