@@ -97,7 +97,7 @@ def invoke(*arguments: str) -> str:
 
 def test_own_graph_and_model_are_trained_and_measured(own: Path) -> None:
     sweep, store = read_sweep("sweep.toml"), Store("store")
-    run_jobs(LocalEngine(2, "cpu", 1), sweep.jobs(), store, "a test")
+    run_jobs(LocalEngine(1, "cpu", 1), sweep.jobs(), store, "a test")
     assert missing_jobs(sweep.jobs(), store) == []
     assert len(list(store.records())) == 4 * 3
     table = summarize(sweep, store)
@@ -128,7 +128,7 @@ def test_command_runs_resumes_and_exports(own: Path) -> None:
     assert "4 jobs, about" in planned
     assert "mine my_sweep_model:build, regular, strict, seed 1, 8 epochs" in planned
     assert not Path("results").exists()
-    shown = invoke("sweep", "sweep.toml", "--jobs", "2", "--threads", "1")
+    shown = invoke("sweep", "sweep.toml", "--jobs", "1", "--threads", "1")
     assert "accuracy in percent, 2 seeds; store: results/sweep" in shown
     times = {path: path.stat().st_mtime_ns for path in Path("results/sweep").glob("*.json")}
     lines = list(csv.reader(invoke("sweep", "sweep.toml", "--format", "csv").splitlines()))
