@@ -1,4 +1,4 @@
-"""One PR-BCD step (gradient of a block, update, projection, resampling): edgeproof beside PyG's ``PRBCDAttack``.
+"""One PR-BCD step (gradient of a block, update, projection, resampling) of edgeproof and of PyG's ``PRBCDAttack``.
 
     python benchmarks/attack_step.py cpu     Citeseer on the CPU: GPRGNN and GCN
     python benchmarks/attack_step.py cuda    Citeseer and an arXiv-sized random graph on the GPU; search over all pairs
@@ -122,7 +122,7 @@ class EdgeproofAttack:
 
 
 class PygAttack:
-    """PR-BCD step of PyG, by the methods of ``PRBCDAttack``."""
+    """PR-BCD step of PyG, using the methods of ``PRBCDAttack``."""
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, budget: int, block_size: int) -> None:
         self.data, self.nodes, self.budget = data, nodes, budget
@@ -547,9 +547,9 @@ A step is: gradient of a block of pairs, update, projection, resampling. Weights
 | GiB | peak memory of a step on a GPU; on a CPU, the increase over the memory of the process before |
 | floor | time to move the data of a step once, at the measured bandwidth |
 
-The arXiv-sized graph is random (169,343 nodes, about 1.24 million edges, 40 classes, hidden width 256), and so are its
-labels. Therefore its gradients have similar sizes, and nearly every pair with a positive gradient keeps a small weight: half
-of a block, compared with a few thousand pairs on real graphs.
+The arXiv-sized graph has random edges and labels (169,343 nodes, about 1.24 million edges, 40 classes, hidden width 256).
+Therefore its gradients have similar sizes, and nearly every pair with a positive gradient keeps a small weight: half of a
+block, compared with a few thousand pairs on real graphs.
 
 Written by `python benchmarks/attack_step.py render` from `results/benchmarks`.
 

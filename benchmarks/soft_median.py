@@ -1,4 +1,4 @@
-"""Cost of one attack step on SoftMedianGDC, which diffuses the graph again in every step.
+"""Run time of one attack step on SoftMedianGDC, which recomputes the diffusion in every step.
 
     python benchmarks/soft_median.py speed [--device cuda]     Citeseer, block of 500,000 pairs
     python benchmarks/soft_median.py pubmed [--device cuda]    Pubmed, block of 10,000 pairs, with peak memory

@@ -118,11 +118,11 @@ def new_model(data: Data, device: str, *, seed: int = 0, **settings: Any) -> tor
 def epoch_time(
     case: str, threat: Threat, split: ep.splits.Split, labels: Any, model: torch.nn.Module, epochs: int
 ) -> dict[str, Any]:
-    """Return the time of an epoch: the difference between a long and a short run, without what is done once per run.
+    """Return the time of an epoch: the difference between a long and a short run, which excludes work done once per run.
 
     Args:
         case: Title of the case.
-        threat: What to train against.
+        threat: Threat model of the training.
         split: The split.
         labels: Pseudo-labels; False for none.
         model: The untrained model.

@@ -11,7 +11,7 @@ import edgeproof as ep
 
 
 class Net(nn.Module):
-    """Two-layer GCN as in the examples of PyG; it needs nothing from edgeproof."""
+    """Two-layer GCN as in the examples of PyG; it does not depend on edgeproof."""
 
     def __init__(self, channels: int, classes: int) -> None:
         super().__init__()

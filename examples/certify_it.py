@@ -1,4 +1,4 @@
-"""Certify a model: predictions that no perturbation of a given number of edges can change.
+"""Certify a model: find predictions that no perturbation of a given number of edges can change.
 
 Run: python examples/certify_it.py
 """

@@ -1,4 +1,4 @@
-"""Helpers of the studies: stores, tables, provenance, and the command line of the scripts."""
+"""Shared helpers of the studies: stores, tables, provenance, and the command line of the scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgeproof.experiments import (
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-# Entries of an environment that name the machine and the versions.
+# Entries of an environment that describe machine and versions.
 MACHINE = ("edgeproof", "python", "torch", "torch_geometric", "platform", "device")
 # Results of `edgeproof reproduce run`.
 PROTOCOL_STORE = Store(ROOT / "results" / "experiments")
@@ -36,7 +36,7 @@ PROTOCOL_STORE = Store(ROOT / "results" / "experiments")
 def study_store(name: str) -> Store:
     """Return the store of a study.
 
-    Each study has a store of its own, because several of them trained the same models on different machines.
+    Each study has its own store, because several studies trained the same models on different machines.
     """
     return Store(ROOT / "results" / name)
 
@@ -66,12 +66,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def machine(record: Record) -> str:
-    """Return the machine and the versions behind a result as text."""
+    """Return the machine and the versions of a result as text."""
     return ", ".join(f"{name} {record.environment[name]}" for name in MACHINE if name in record.environment)
 
 
 def provenance(records: Iterable[Record]) -> str:
-    """Return a list of the commands that made results, with machine, day and code; each entry once."""
+    """Return a list of the commands that computed results, with machine, day and code, without repetitions."""
     return "\n".join(dict.fromkeys(f"- {_made_by(record)}" for record in records))
 
 
@@ -89,12 +89,12 @@ def _made_by(record: Record) -> str:
 def command_line(
     page: Path, render: Callable[[], str], jobs: Callable[[], Sequence[Job]] | None = None, store: Store | None = None
 ) -> typer.Typer:
-    """Return the command line of a study: render the page, or ``run`` what its store lacks.
+    """Return the command line of a study: render the page, or ``run`` the missing jobs.
 
     Args:
-        page: Where the page is written.
-        render: Returns the page.
-        jobs: Returns the jobs of the study; None if its results come from elsewhere.
+        page: Output file.
+        render: Function that returns the page.
+        jobs: Function that returns the jobs of the study; None if another command computes the results.
         store: Store of the results of the jobs.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -115,12 +115,12 @@ def command_line(
         model: Annotated[list[str] | None, typer.Option(help="Only this model; repeatable.")] = None,
         seed: Annotated[list[int] | None, typer.Option(help="Only this seed; repeatable.")] = None,
         processes: Annotated[
-            int | None, typer.Option("--jobs", help="Number of processes. Default: as this machine allows.")
+            int | None, typer.Option("--jobs", help="Number of processes. Default: chosen from cores and memory.")
         ] = None,
         device: Annotated[str, typer.Option(help="'cpu' or 'cuda'; several processes can share one GPU.")] = "cpu",
         threads: Annotated[int | None, typer.Option(help="Number of CPU threads per process.")] = None,
     ) -> None:
-        """Train and measure what the store lacks; an interrupted run continues when it is started again."""
+        """Run the jobs without stored results; if interrupted, the same command resumes."""
         chosen = jobs()
         for name, wanted in (("dataset", dataset), ("model", model), ("seed", seed)):
             known = {job: _choice(job, name) for job in chosen}

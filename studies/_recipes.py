@@ -19,18 +19,18 @@ from edgeproof.experiments import (
 )
 
 DATASET = "citeseer"
-# Splits of the comparisons, and splits that were used to select settings.
+# Splits of the comparisons, and splits used to select settings.
 THREE, TEN, SELECTION = (0, 1, 5), tuple(range(10)), (10, 11, 12, 13)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model with a way to train it.
+    """A model and its training.
 
     Args:
         about: Description for tables.
         model: The architecture.
-        training: How to train it.
+        training: Specification of the training.
         seeds: Seeds of the runs.
     """
 
@@ -125,7 +125,7 @@ def _sturdy(about: str, seeds: tuple[int, ...] = THREE, **config: Any) -> Recipe
     return Recipe(about, _APPNP, TrainingSpec(preset="sturdy", config=as_settings(config)), seeds)
 
 
-# Names appear on the page; a description that starts with dots continues the one of the recipe above.
+# Names appear on the page; a description that starts with dots continues that of the recipe above.
 RECIPES = {
     "regular": _regular("regular training", TEN),
     "regular-joint": _regular("... with the warm-up as part of the run", **_JOINT),
@@ -172,22 +172,26 @@ RECIPES = {
         TEN + SELECTION,
         label_model=True,
     ),
-    "pagerank-3-labels": _pagerank("`pagerank-3` on labels of that kind", TEN, 3.0, label_model=True),
+    "pagerank-3-labels": _pagerank("`pagerank-3` on labels as in `pagerank-labels`", TEN, 3.0, label_model=True),
     **{
         f"pagerank-{epsilon}-drop-labels": _pagerank(
-            f"`pagerank-{epsilon}-drop` on labels of that kind", SELECTION, float(epsilon), 0.8, label_model=True
+            f"`pagerank-{epsilon}-drop` on labels as in `pagerank-labels`",
+            SELECTION,
+            float(epsilon),
+            0.8,
+            label_model=True,
         )
         for epsilon in (3, 6, 12)
     },
     "self-labels-drop": _self_training(
-        "self-training on labels of that kind, dropout 0.8, weight decay 0.005",
+        "self-training on labels as in `pagerank-labels`, dropout 0.8, weight decay 0.005",
         _model("GPRGNN", dropout=0.8),
         {"weight_decay": 5e-3, **_DECAYED_LABELS},
         label_model=_LABEL_MODEL,
         seeds=TEN + SELECTION,
     ),
     "mlp-labels-drop": _self_training(
-        "an MLP on labels of that kind, dropout 0.8, weight decay 0.005",
+        "an MLP on labels as in `pagerank-labels`, dropout 0.8, weight decay 0.005",
         _model("MLP", dropout=0.8),
         {"weight_decay": 5e-3, **_DECAYED_LABELS},
         label_model=_LABEL_MODEL,
@@ -195,7 +199,9 @@ RECIPES = {
     ),
     **{
         f"appnp-{alpha}": _appnp(
-            f"APPNP with a teleport of {alpha} on labels of that kind, dropout 0.8, weight decay 0.005", alpha, seeds
+            f"APPNP with a teleport of {alpha} on labels as in `pagerank-labels`, dropout 0.8, weight decay 0.005",
+            alpha,
+            seeds,
         )
         for alpha, seeds in ((0.7, SELECTION[:2]), (0.8, TEN))
     },
@@ -203,7 +209,7 @@ RECIPES = {
     "sturdy": _sturdy(
         "the preset `sturdy`: `appnp-0.8-300` against Greedy R-BCD with the log margin, ε = 1.5, twice the degree", TEN
     ),
-    "sturdy-clean": _sturdy("... and half of the loss on the clean graph", clean_share=0.5),
+    "sturdy-clean": _sturdy("... and half of the loss on the clean graph", clean_weight=0.5),
     "sturdy-average": _sturdy("`sturdy`, parameters averaged (0.95)", averaging=0.95),
     "sturdy-slow": _sturdy("`sturdy`, the budget rises over 50 epochs", epsilon_warmup=50),
 }

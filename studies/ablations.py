@@ -1,4 +1,4 @@
-"""Ablations of settings that may explain differences from the paper: one change of the attack or of training at a time.
+"""Ablations of settings that may explain differences from the paper; each changes one setting of attack or training.
 
 python studies/ablations.py        write docs/ablations.md from the stored results
 python studies/ablations.py run    train and attack the models without stored results, into results/ablations
@@ -54,7 +54,7 @@ class Ablation:
     """Variants of one setting on one dataset.
 
     Args:
-        about: What differs, and why.
+        about: The difference and its possible cause.
         table: Table of the paper with the printed number.
         models: Regularly trained models with the protocol of their splits.
         dataset: Name of the dataset.
@@ -153,7 +153,7 @@ def accuracies(ablation: Ablation, model: str, protocol: str, variant: Variant, 
 
 def printed(ablation: Ablation, model: str, epsilon: float) -> str:
     """Return the number that the paper prints."""
-    # The clean accuracy stands beside each attack.
+    # The table has a clean accuracy beside each attack.
     column = PaperColumn(ablation.attack, epsilon) if epsilon else PaperColumn("clean")
     cell = next(
         cell
@@ -166,13 +166,13 @@ def printed(ablation: Ablation, model: str, epsilon: float) -> str:
 
 PAGE_TEXT = """# Ablations
 
-Two printed numbers that [do not reproduce](what-reproduces.md#open) with the settings of the paper's text do so with other
-settings: PGD with the cross-entropy, and GCN on Squirrel with a weight decay of 0.01. A change that brings a number to the
-paper's may be what the authors used, or may match by chance.
+Two printed numbers that [do not reproduce](what-reproduces.md#open) with the settings of the paper's text reproduce with
+other settings: PGD with the cross-entropy, and GCN on Squirrel with a weight decay of 0.01. A setting that reproduces a
+number may be the one that the authors used, or may match by chance.
 
 Each table changes one setting of the attack or of training; the first variant is the protocol's. Accuracies in percent, means
-over the splits 0, 1 and 5 with their standard errors. The models are regularly trained. They are not those of [our
-tables](reproduction.md), whose numbers differ by a point or two.
+over the splits 0, 1 and 5 with their standard errors. The models are regularly trained. They are not the models of [our
+tables](reproduction.md), whose numbers differ by one or two points.
 
 {sections}
 
@@ -181,8 +181,8 @@ tables](reproduction.md), whose numbers differ by a point or two.
     python studies/ablations.py run
     python studies/ablations.py
 
-The first command trains and attacks the models without a record in `results/ablations`; the second one writes this page. The
-stored results were made by
+The first command trains and attacks the models without stored results in `results/ablations`, the second one writes this
+page. The stored results were computed by
 
 {commands}
 """

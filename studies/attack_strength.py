@@ -1,4 +1,4 @@
-"""Strength of the attacks: beside the paper's numbers, and beside PyG's ``PRBCDAttack`` on the same models.
+"""Strength of the attacks, compared with the paper's numbers and with PyG's ``PRBCDAttack`` on the same models.
 
 python studies/attack_strength.py        write docs/attack-strength.md from the stored results
 python studies/attack_strength.py run    train and attack the models without stored results
@@ -31,7 +31,7 @@ PYG = "PyG PRBCDAttack"
 
 @dataclass(frozen=True)
 class Group:
-    """Models that differ in their seeds only, under one threat model.
+    """Models that differ only in their seeds, under one threat model.
 
     Args:
         dataset: Name of the dataset.
@@ -120,7 +120,7 @@ def printed() -> dict[tuple[str, str, str, float], tuple[float, float]]:
 
 
 def comparison(measured: Mapping[Group, Accuracies]) -> dict[str, str]:
-    """Return the table beside the paper's numbers, and the mean differences."""
+    """Return the table of the comparison with the paper, and the mean differences."""
     paper, rows = printed(), []
     differences: dict[str, list[float]] = {"paper": [], "pyg": [], "suite": []}
     weaker = 0
@@ -232,9 +232,9 @@ The log margin (`ep.losses.log_margin`) weights a step by the distance to the de
 
 The log margin was selected on Citeseer, by the accuracy of greedy attacks on test nodes of GCN (split 0) and GPRGNN (split 1),
 trained on a CPU. The candidates were tanh margins with four temperatures, a hinge, and log margins with three values of c and
-three distances beyond the boundary. A smaller distance was better; c had little effect. These numbers were not kept. Cora-ML
-was not used. An attack that was selected like this is still valid, but its lead on Citeseer may be slightly larger than
-elsewhere.
+three distances beyond the boundary. A smaller distance was better; c had little effect. These numbers were not stored.
+Cora-ML was not used. An attack selected on test nodes is still valid, but its advantage on Citeseer may be slightly larger
+than elsewhere.
 
 ## Run time
 
@@ -258,7 +258,7 @@ The first command stores its results in `results/attack_strength`; the second on
   is [not deterministic](nondeterminism.md). The clean accuracy of each is stored with its evaluation.
 {warnings}
 
-The stored results were made by
+The stored results were computed by
 
 {commands}
 """

@@ -1,4 +1,4 @@
-"""Clean inductive test accuracy of every model beside the paper's.
+"""Clean inductive test accuracy of every model compared with the paper.
 
 python studies/clean_accuracy.py        write docs/clean-accuracy.md from the stored results
 python studies/clean_accuracy.py run    train the models without a stored result, into results/clean_accuracy
@@ -35,12 +35,12 @@ MODELS = {
     "cora": ("GCN", "GAT", "APPNP", "GPRGNN", "ChebNetII"),
     "pubmed": ("GCN", "GPRGNN"),
 }
-# Outside the tolerance with the first initial parameters: the same splits with other initial parameters.
+# Models outside the tolerance with the first initial parameters, retrained on the same splits with other ones.
 RESTARTED = (("cora_ml", "GAT"),)
 RESTARTS = 5
-# The models were trained before warm-ups became runs of their own.
+# The models were trained before warm-ups became separate runs.
 TRAINING = TrainingSpec(config=as_settings({"separate_warmup": False}))
-# A cell within the tolerance differs by at most this many points, or by two printed standard errors.
+# Tolerance in points; two printed standard errors, if larger.
 TOLERANCE = 2.5
 
 
@@ -138,7 +138,7 @@ def row(dataset: str, model: str, mean: float, error: float, values: Accuracies)
 
 
 def summary(rows: Sequence[Sequence[str]]) -> str:
-    """Return the number of means within the tolerance in words."""
+    """Return the number of means within the tolerance as text."""
     return f"{sum(cells[5] == 'yes' for cells in rows)} of {len(rows)}"
 
 
@@ -151,9 +151,8 @@ def restarts(dataset: str, model: str, values: Accuracies) -> str:
 PAGE_TEXT = """# Clean accuracy beside the paper's
 
 {summary} mean accuracies agree with the paper's within two printed standard errors or 2.5 points, whichever is larger.
-Inductive test accuracy in percent of regularly trained models with the paper's settings (the library's defaults,
-but with the warm-up as part of the run: `separate_warmup=False`): mean and
-standard error over seeds 0, 1 and 5.
+Inductive test accuracy in percent of regularly trained models with the paper's settings (the library's defaults, except for
+the warm-up, which is part of the run: `separate_warmup=False`): mean and standard error over seeds 0, 1 and 5.
 
 {table}
 
@@ -162,31 +161,31 @@ standard error over seeds 0, 1 and 5.
 
 ## Outside the tolerance
 
-The mean over three seeds moves by a point or more when the same splits are trained with other initial parameters and dropout.
-Models outside the tolerance were trained {count} more times on the same machine. Means over the three splits, the one in the
-table first:
+With other initial parameters and dropout masks, the mean over the same three splits changes by a point or more. Models
+outside the tolerance were trained {count} more times on the same machine. Means over the three splits, beginning with the one
+in the table:
 
 {restarts}
 
 ## Strict and as released
 
 - `strict`: no test node is in a training or validation graph.
-- `as_released`: the paper's training script creates the model before it draws the split. GPRGNN draws its initial coefficients
-  from the same generator, so it is trained on one split and tested on another: most of its test nodes were in the training
-  graph, some with their labels. For all other models both protocols have the same split.
+- `as_released`: the paper's training script creates the model before it samples the split. The initial coefficients of GPRGNN
+  come from the same generator, so GPRGNN is trained on one split and tested on another: most of its test nodes were in the
+  training graph, some of them labelled. For all other models both protocols have the same split.
 
-Cora is used whole (2,708 nodes), as in the released code; the paper's text says largest component.
+All of Cora is used (2,708 nodes), as in the released code; the paper's text states the largest component.
 
 ## Reproduce
 
     python studies/clean_accuracy.py run --device cuda
     python studies/clean_accuracy.py
 
-The first command trains the models without a record in `results/clean_accuracy`; the second one writes this page.
-`make clean-accuracy` does both on a CPU. GPUs and CPUs round differently, and with few validation nodes early stopping turns
-that into other models: expect single seeds to differ by several points between machines, and means over three seeds by a few.
+The first command trains the models without stored results in `results/clean_accuracy`, the second one writes this page. `make
+clean-accuracy` runs both on a CPU. Rounding differs between machines, and with few validation nodes it changes the epoch that
+early stopping selects: single seeds may differ by several points between machines, means over three seeds by a few.
 
-The stored results were made by
+The stored results were computed by
 
     {commands}
 

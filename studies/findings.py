@@ -1,4 +1,4 @@
-"""Differences behind the paper's findings, split by split, from the results of ``edgeproof reproduce run``.
+"""Paired differences that support the paper's findings, from the results of ``edgeproof reproduce run``.
 
 python studies/findings.py    write docs/findings.md; runs nothing
 """
@@ -37,11 +37,11 @@ Accuracies = dict[tuple[str, str, str, str, PaperColumn], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A column of a table: accuracy after one training minus accuracy after another.
+    """Column of a table: accuracy after one training minus accuracy after another.
 
     Args:
         title: Title of the column.
-        column: The compared measurement.
+        column: Measurement to compare.
         training: Training of the minuend, with the model of the row.
         baseline: Training of the subtrahend.
         baseline_model: Model of the subtrahend; None for that of the row.
@@ -75,7 +75,7 @@ def page() -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table without rows that hold dashes only."""
+    """Return a Markdown table without rows that contain only dashes."""
     return as_table(titles, [row for row in rows if set(row[2:]) != {"-"}])
 
 
@@ -107,7 +107,7 @@ def difference(minuend: Sequence[float] | None, subtrahend: Sequence[float] | No
 
 
 def self_training_columns() -> list[Difference]:
-    """Return adversarial training minus self-training, clean and under the attack of the training."""
+    """Return adversarial training minus self-training, clean and under the training attack."""
     return [
         Difference(f"{attack}: {title}", column, attack, "self")
         for attack in TRAINED
@@ -233,61 +233,61 @@ def mean_and_range(values: Sequence[float]) -> str:
 
 PAGE_TEXT = """# Evidence for the findings
 
-- Adversarial training makes GPRGNN more robust at ε = 0.25 than self-training on Citeseer, Cora-ML and Pubmed, and hardly so
-  on Cora.
+- Adversarial training makes GPRGNN more robust at ε = 0.25 than self-training on Citeseer, Cora-ML and Pubmed, but hardly on
+  Cora.
 - With unseen test nodes, adversarially trained GPRGNN loses 1.4 to 3.3 times less accuracy than regular GCN; in the paper, 2.6
   to 7.4 times less.
 - Adversarial training raises the certified accuracy of GPRGNN on Citeseer, Cora and Cora-ML, but not that of every model.
 - Training against PR-BCD makes the learned filters less low-pass than training against LR-BCD.
 
-Every difference is taken on the same split, then averaged over the splits 0, 1 and 5, with the standard error of that mean, so
-what the splits have in common drops out. With three splits a difference of less than four standard errors may be chance (a
-t-test with two degrees of freedom requires 4.3), and among so many differences some larger ones are chance, too. Splits are
-`strict` unless a row says otherwise. Differences are in points of accuracy; a dash stands for results that are not stored.
+All differences are paired: they are computed per split, then averaged over the splits 0, 1 and 5. The standard error is that
+of this mean. With three splits, a difference of less than four standard errors may be chance (a t-test with two degrees of
+freedom requires 4.3). Among this many differences, some larger ones are also chance. Splits are `strict` unless a row states
+otherwise. Differences are in points of accuracy; a dash means that results are not stored.
 
 ## Adversarial training compared with self-training
 
-Trained against an attack minus self-trained, clean and under that attack:
+Adversarial training minus self-training, clean and under the training attack:
 
 {self_training}
 
 ## Training against LR-BCD or PR-BCD
 
-Trained against LR-BCD minus trained against PR-BCD:
+Training against LR-BCD minus training against PR-BCD:
 
 {attacks}
 
 ## Accuracy lost under attack
 
-Points of accuracy lost at ε = 0.25, from the means: of regular GCN, and of GPRGNN trained against that attack; then their
-ratio.
+Points of accuracy lost at ε = 0.25, computed from the means: by regular GCN, by GPRGNN trained against the same attack, and
+the ratio of the two.
 
 {losses}
 
 ## Comparison with SoftMedian GDC
 
-Trained against LR-BCD minus SoftMedian GDC with regular training, under LR-BCD:
+Training against LR-BCD minus regular training of SoftMedian GDC, under LR-BCD:
 
 {soft_median}
 
 ## Certified accuracy
 
-Trained against an attack minus regularly trained: smoothed accuracy, and with a certificate against any four added edges, and
-against any five deleted ones:
+Adversarial training minus regular training: accuracy of the smoothed model, and certified accuracy against four added and
+against five deleted edges:
 
 {certified}
 
 ## Filters of GPRGNN
 
 The filter's response $`g(\\lambda) = \\sum_k \\gamma_k (1 - \\lambda)^k`$ as a fraction of $`g(0)`$, mean and range over
-splits.
-$`\\lambda = 0`$ is what neighbours have in common; at larger frequencies they differ more. With self-loops, as in GPRGNN, no
-graph has frequencies up to 2: the last column has the largest one of the graph of the test nodes, to the width of a bin. A
-response that is largest at 0 is low-pass; one that is largest at the largest frequency of the graph is high-pass.
+splits. Signals of frequency $`\\lambda = 0`$ are equal at neighbours (up to a factor of the degree); at larger frequencies,
+neighbours differ more. With self-loops, as in GPRGNN, all frequencies are below 2: the last column is at the largest frequency
+of the test graph, up to the width of a bin. A response with its maximum at 0 is low-pass; one with its maximum at the largest
+frequency is high-pass.
 
 {filters}
 
-The coefficients as fractions of the sum of their absolute values, with a positive first one:
+Coefficients divided by the sum of their absolute values, with a positive first coefficient:
 
 {coefficients}
 
@@ -296,7 +296,7 @@ The coefficients as fractions of the sum of their absolute values, with a positi
     python studies/findings.py
 
 writes this page from the stored results. `edgeproof reproduce run citeseer cora cora-ml pubmed certified-citeseer
-certified-cora certified-cora-ml gamma-all` runs what the store lacks.
+certified-cora certified-cora-ml gamma-all` computes missing results.
 """
 
 

@@ -21,7 +21,7 @@ from edgeproof.paper.recipes import SEEDS, PaperMeasurement, recipes, training_n
 
 STORE = study_store("logit_scale")
 PAGE = DOCS / "logit-scale.md"
-# Tables with the rows of the study: rows of these models and trainings.
+# The study has the rows of these tables with these models and trainings.
 TABLES = ("main", "other-graphs", "arxiv-table-stand-in")
 MODELS = {
     "citeseer": ("GCN", "GPRGNN"),
@@ -39,13 +39,13 @@ MARGINS = LogitMargins()
 
 
 def rows() -> list[PaperRow]:
-    """Return the rows in the order of the tables, which have one budget for each training."""
+    """Return the rows in the order of the tables, which have one training budget each."""
     listed = [row for table in TABLES for row in find_table(table).rows if row.model in MODELS.get(row.dataset, ())]
     return list(dict.fromkeys(row for row in listed if training_name(row) in TRAININGS))
 
 
 def attack(recipe: Recipe, name: str, loss: str) -> RobustAccuracy:
-    """Return the protocol's attack with another loss, at its largest budgets."""
+    """Return the protocol's attack with another loss, at the largest budgets."""
     protocol = PaperMeasurement(recipe, name)
     spec = AttackSpec.of(replace(protocol.attack, loss=loss))  # type: ignore[call-arg]
     return RobustAccuracy(spec, protocol.epsilons[-NUM_BUDGETS:], protocol.local)
@@ -62,7 +62,7 @@ def jobs() -> list[Job]:
 
 
 def complete(row: PaperRow) -> dict[Recipe, dict[Measurement, Record]]:
-    """Return the stored results of a row's models that have all of them."""
+    """Return the stored results of those models of a row for which all measurements are stored."""
     found = {}
     for recipe in recipes(row, "strict"):
         records = {measurement: stored(STORE, recipe.run, measurement) for measurement in measurements(recipe)}
@@ -116,7 +116,7 @@ def lines(row: PaperRow, models: dict[Recipe, dict[Measurement, Record]]) -> Ite
 def differences(
     results: dict[PaperRow, dict[Recipe, dict[Measurement, Record]]],
 ) -> Iterator[tuple[str, int, float]]:
-    """Yield a cell of our tables, a seed, and the accuracy here minus the one of the tables."""
+    """Yield a cell of our tables, a seed, and the difference from the accuracy in the tables."""
     for row, models in results.items():
         for recipe, records in models.items():
             for kind in ("clean", *ATTACKS):
@@ -154,30 +154,29 @@ def printed(row: PaperRow, name: str, epsilon: float) -> str:
 
 PAGE_TEXT = """# Attacks and the scale of the logits
 
-LR-BCD and PR-BCD with the paper's tanh margin can overestimate robustness: what they find depends on the scale of the logits.
-Multiplying all logits by one number changes neither predictions nor robustness. But where logits are large the tanh is flat,
-and nodes drop out of the attack; where they are tiny its gradients are tiny, too, for steps of a fixed length.
+With the paper's tanh margin, LR-BCD and PR-BCD can overestimate robustness, because their strength depends on the scale of
+the logits. Multiplying all logits by a constant changes neither predictions nor robustness. But for large logits the tanh
+saturates, so the attack ignores these nodes; for small logits the gradients are too small for steps of a fixed length.
 
 The scaled margin (`loss="scaled_margin"`) divides the logits by the median size of the margins at the attacked nodes, and is
-otherwise the tanh margin. It is one scale out of many, not the best one: where margins are neither large nor small it may find
-more than the tanh margin, or less.
+otherwise the tanh margin. This scale is not optimal: for margins of moderate size, either loss can give the stronger attack.
 
-Accuracies in percent of the same models under the protocol's attacks with both losses; means over seeds with their standard
-errors, `strict` splits.
+Accuracies in percent of the same models under the protocol's attacks with both losses: means and standard errors over seeds,
+`strict` splits.
 
 - *Margin*: median size of the margins at test nodes of the clean graph, one number per seed.
 - *Flat*: percentage of these nodes at which the slope of the tanh is below {slope:g}.
 
-The models are trained as those of [our tables](reproduction.md), and some are the same. The paper's numbers for GPRGNN on
-Citeseer and Pubmed are of [test nodes that were seen in training](what-reproduces.md).
+The models are trained like those of [our tables](reproduction.md); some are the same models. The paper's numbers for GPRGNN
+on Citeseer and Pubmed are for [test nodes that were seen in training](what-reproduces.md).
 
 {table}
 
 ## Retrained models
 
-Models that were not kept were trained again with the same settings, but with later code, on another machine or with another
-number of threads. [Rounding](nondeterminism.md), or on a GPU the random numbers, may change a training. Clean, and attacked
-with the tanh margin, the models above differ from those of our tables by up to
+Models that were not stored were retrained with the same settings, but with later code, on another machine or with another
+number of threads. [Rounding](nondeterminism.md), and on a GPU other random numbers, can change the trained model. In accuracy
+on the clean graph and under attacks with the tanh margin, the models above differ from those of our tables by up to
 
 {differences}
 
@@ -186,8 +185,8 @@ with the tanh margin, the models above differ from those of our tables by up to
     python studies/logit_scale.py run
     python studies/logit_scale.py
 
-The first command trains and attacks the models without a record in `results/logit_scale`; the second one writes this page. The
-stored results were made by
+The first command trains and attacks the models without stored results in `results/logit_scale`, the second one writes this
+page. The stored results were computed by
 
 {commands}
 """

@@ -1,4 +1,4 @@
-"""Effect of rounding on training: models whose initial parameters differ in their last bits only.
+"""Effect of rounding on training: models whose initial parameters differ only in the last bits.
 
 python studies/nondeterminism.py        write docs/nondeterminism.md from the stored results
 python studies/nondeterminism.py run    train and attack the models without stored results, into results/nondeterminism
@@ -33,7 +33,7 @@ ATTACK = RobustAccuracy(AttackSpec.of(LRBCD()), (EPSILON,), local_factor(DATASET
 
 
 def change_last_bits(in_channels: int, out_channels: int, *, model: str, draw: int, **settings: Any) -> nn.Module:
-    """Return a model with every initial parameter moved by one unit of rounding, up, down or not at all.
+    """Return a model with every initial parameter changed by a relative -1, 0 or 1 machine epsilon.
 
     Args:
         in_channels: Number of features per node.
@@ -52,7 +52,7 @@ def change_last_bits(in_channels: int, out_channels: int, *, model: str, draw: i
 
 
 def round_coefficients(in_channels: int, out_channels: int, *, init_seed: int) -> nn.Module:
-    """Return a GPRGNN with the same initial coefficients by another order of operations, as before commit 2aa1c74.
+    """Return a GPRGNN whose initial coefficients are computed in another order of operations, as before commit 2aa1c74.
 
     Args:
         in_channels: Number of features per node.
@@ -134,19 +134,18 @@ def page() -> str:
 PAGE_TEXT = """# Nondeterminism of training
 
 Changes of 3e-8 or less to the initial parameters can change the clean accuracy on one split by up to {spread:.1f} points.
-Training rounds in every step, and early stopping selects an epoch by a loss whose last digits vary. So the same training may
-end with another model on another machine, with another number of threads, or with later code.
+Every step rounds, and early stopping selects an epoch by a loss whose last digits vary. The same training may therefore give
+another model on another machine, with another number of threads, or with later code.
 
-The standard errors of [our tables](reproduction.md) are over splits with one training each, so the number of every split
-contains one draw of this scatter.
+The standard errors of [our tables](reproduction.md) are over splits with one training each, so they include this variation.
 
 Regular training on Citeseer, `strict` splits. *Change*: largest change of an initial parameter. Accuracies are in percent,
 clean and under LR-BCD at ε = {epsilon:g}.
 
 - *Unchanged*: the usual initial parameters.
-- *Last bits*: every parameter is moved by one unit of rounding, up, down or not at all, in {draws} draws.
-- *Initial coefficients rounded differently*: GPRGNN with the same coefficients by another order of operations, as in the code
-  before commit 2aa1c74.
+- *Last bits*: every parameter changed by a relative -1, 0 or 1 machine epsilon, in {draws} random draws.
+- *Initial coefficients rounded differently*: GPRGNN with coefficients computed in another order of operations, as before
+  commit 2aa1c74.
 
 {table}
 
@@ -155,8 +154,8 @@ clean and under LR-BCD at ε = {epsilon:g}.
     python studies/nondeterminism.py run
     python studies/nondeterminism.py
 
-The first command trains and attacks the models without a record in `results/nondeterminism`; the second one writes this page.
-The stored results were made by
+The first command trains and attacks the models without stored results in `results/nondeterminism`, the second one writes this
+page. The stored results were computed by
 
 {commands}
 """

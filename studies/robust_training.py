@@ -1,4 +1,4 @@
-"""Effect of the options of training on robustness, one recipe at a time.
+"""Effect of training options on robustness.
 
 python studies/robust_training.py        write docs/robust-training.md from the stored results
 python studies/robust_training.py run    train and attack the models without stored results, into results/robust_training
@@ -51,11 +51,11 @@ def columns(nodes: str) -> dict[str, Measurement]:
 
 TEST, VAL = columns("test"), columns("val")
 MEASUREMENTS = (*VAL.values(), *TEST.values())
-# Recipes and splits of which classes are measured, and the class of Citeseer with the fewest nodes.
+# Recipes and splits with accuracies per class, and the smallest class of Citeseer.
 CLASS_RECIPES = ("regular", "self-labels-drop", "mlp-labels-drop", "appnp-0.8-300", "sturdy")
 CLASS_MEASUREMENTS = {nodes: ClassAccuracy(nodes) for nodes in ("val", "test")}
 SMALLEST = 0
-# Recipes that differ in one setting, or that the text compares.
+# Pairs of recipes that differ in one setting or are compared in the text.
 PAIRS = (
     ("sturdy", "appnp-0.8-300"),
     ("sturdy", "mlp-labels-drop"),
@@ -133,7 +133,7 @@ def page() -> str:
 
 
 def recipe_table(*seed_sets: tuple[int, ...]) -> str:
-    """Return one row per recipe that has all seeds of one of the sets; the first such set counts."""
+    """Return one row per recipe, over the first set of seeds with complete results."""
     rows = []
     for name, recipe in RECIPES.items():
         by_seed = runs(name)
@@ -216,10 +216,10 @@ On Citeseer the preset `sturdy` is the most robust recipe with a graph neural ne
 the clean accuracy of regular training. An MLP on pseudo-labels, which uses no edges, is more robust than every graph neural
 network here.
 
-Everything is inductive: no test node is in a training or validation graph. Accuracies are in percent, means and standard errors
-over splits: three splits are 0, 1 and 5, ten are 0 to 9. Compare only rows with the same number of splits.
+All splits are inductive: no test node is in a training or validation graph. Accuracies are in percent, means and standard
+errors over splits: 0, 1 and 5 (three splits) or 0 to 9 (ten). Compare only rows with the same number of splits.
 
-## What each option brings
+## Effect of each option
 
 Attacks have a budget of a quarter of the edges at the attacked nodes:
 
@@ -232,55 +232,58 @@ The model is GPRGNN unless the description names another one.
 
 {recipes}
 
-The aim was at least 66 under LR-BCD with at least the clean accuracy of regular training. `sturdy` reaches it on the mean of
-ten splits of Citeseer, the only graph of this study, but not on its worst split. Recipes without an adversary whose models rely
-mainly or only on a node's own features reach it, too.
+The target was at least 66 under LR-BCD with at least the clean accuracy of regular training. `sturdy` reaches it in the mean
+over ten splits of Citeseer, the only graph of this study, but not on the worst split. Recipes without an adversary also reach
+it, if the model depends mainly or only on a node's own features.
 
 Differences on the same splits (first recipe minus second). *Same device*: number of splits on which both were trained on the
 same kind of device; a CPU and a GPU give different pseudo-labels and stop at different epochs.
 
 {pairs}
 
-- **An MLP on pseudo-labels uses no edges, and is ahead of every graph neural network under attack.** Edges add only a few
-  points of clean accuracy here. If attacks on edges are a concern, check whether the edges are needed.
-- APPNP with a large teleport is nearly as robust without an adversary (`appnp-0.8-300`, which is `sturdy` without one). The
-  gain by adversarial training (`sturdy`) depends on the attack.
+- **An MLP on pseudo-labels uses no edges and is more robust than every graph neural network.** Edges add only a few points of
+  clean accuracy here. If attacks on edges are a concern, check whether the edges are needed.
+- APPNP with a large teleport probability is nearly as robust without an adversary (`appnp-0.8-300`, which is `sturdy` without
+  one). The gain from adversarial training (`sturdy`) depends on the attack.
 - A larger budget in training (`pagerank-3`) helps under attacks without local budgets, and costs clean accuracy.
-- Averaged parameters are better with GPRGNN (`lrbcd-average`) in all five columns of test nodes on three splits, but not on
-  validation nodes; with `sturdy` they are not (`sturdy-average`). Off by default.
-- Warm starts (`lrbcd-warm`) have no effect beyond the scatter, and are worse on the validation nodes of all three splits. Off.
-- Half of the loss on the clean graph (`sturdy-clean`) has no effect beyond the scatter. Off.
+- Averaged parameters improve GPRGNN (`lrbcd-average`) in all five columns of test nodes on three splits, but not on
+  validation nodes; they do not improve `sturdy` (`sturdy-average`). Off by default.
+- Warm starts (`lrbcd-warm`) have no significant effect, and are worse on the validation nodes of all three splits. Off.
+- Half of the loss on the clean graph (`sturdy-clean`) has no significant effect. Off.
 - A budget that rises over 50 epochs (`sturdy-slow`) is better than `sturdy` in every column, by three standard errors under
   PR-BCD and by at most two otherwise. Three splits are too few to change a preset. Off.
-- Validation every five epochs (`lrbcd-every5`), with 24 attack steps per epoch on average instead of 40, cannot be
-  distinguished from validation every epoch on three splits, and takes two thirds of [the time](#time) on a CPU. Off, as in the
-  paper.
+- Validation every five epochs (`lrbcd-every5`), with 24 attack steps per epoch on average instead of 40, does not differ
+  significantly from validation every epoch on three splits, and takes two thirds of [the time](#time) on a CPU. Off, as in
+  the paper.
 - Free training (`lrbcd-free`), with two attack steps per epoch instead of 40 and a quarter of the time on a CPU, has means
-  between self-training and `lrbcd-min`, and cannot be distinguished from self-training on the test nodes of three splits. Off.
+  between those of self-training and `lrbcd-min`, and does not differ significantly from self-training on the test nodes of
+  three splits. Off.
 - `label_models` and `label_weight_decay` were measured together (`lrbcd-labels`).
-- The label models of all `pagerank` recipes could not stop before `min_epochs`, which was the rule until commit c29d34a. Their
-  labels are worse than those of the other recipes with five label models. This may be part of why these recipes are behind.
+- The label models of all `pagerank` recipes could not stop before `min_epochs`, as was the case until commit c29d34a. Their
+  labels are worse than those of other recipes with five label models, which may partly explain the lower accuracy of these
+  recipes.
 
 ## How `sturdy` was chosen
 
-Settings were selected on the splits 10 to 13, by accuracies of test nodes. Four splits are few: `pagerank-labels` is ahead of
-`pagerank` by three points under LR-BCD here, and behind on the ten splits above.
+Settings were selected on the splits 10 to 13, by accuracies of test nodes. Four splits are few: `pagerank-labels` is better
+than `pagerank` by three points under LR-BCD here, and worse on the ten splits above.
 
-- APPNP and its teleport of 0.8 were selected on the splits 10 and 11; only the results of 0.7 were kept.
-- Attack and budgets were taken from `pagerank`; nothing else had been tried with APPNP.
-- Dropout 0.8 and weight decay 0.005 were selected earlier, with test accuracies of the splits 0 to 9 in view.
+- APPNP and its teleport probability of 0.8 were selected on the splits 10 and 11; of the other values, only the results of
+  0.7 were stored.
+- Attack and budgets were taken from `pagerank`; no others were tried with APPNP.
+- Dropout 0.8 and weight decay 0.005 were selected earlier, when test accuracies of the splits 0 to 9 were known.
 
 {selection}
 
-Validation nodes would not have selected dropout 0.8. They are twenty of each class, but test nodes have the class frequencies
-of the graph: a model that misclassifies the smallest class loses a sixth of the validation nodes and a twentieth of the test
-nodes. Clean accuracy by class, splits 0, 1 and 5:
+Selection by validation accuracy would not have chosen dropout 0.8. There are twenty validation nodes per class, but test
+nodes have the class frequencies of the graph: a model that misclassifies the smallest class loses a sixth of the validation
+nodes and a twentieth of the test nodes. Clean accuracy by class, splits 0, 1 and 5:
 
 {classes}
 
-Recipes that rely on a node's own features have a higher accuracy over all nodes and a lower one in the smallest class, which
-has twelve test nodes per split (`sturdy` classifies four of 36 correctly, all of split 5). Their mean over classes is not above
-that of regular training beyond the scatter. If small classes matter, check them, or weight them.
+Recipes that depend on a node's own features have a higher accuracy over all nodes and a lower one in the smallest class,
+which has twelve test nodes per split (`sturdy` classifies four of 36 correctly, all of split 5). Their mean over classes is
+not significantly above that of regular training. If small classes matter, check their accuracy, or weight them in the loss.
 
 ## The warm-up
 
@@ -299,8 +302,8 @@ the attack of `sturdy`, with GPRGNN.
 
 {epochs}
 
-Whole runs on Citeseer until early stopping, with label models. The number of epochs depends on rounding, and so on the device
-and the version of the code. The targets, 90 s on an H200 and 15 minutes on two cores, are met:
+Whole runs on Citeseer until early stopping, including label models. The number of epochs depends on rounding, and therefore
+on device and code version. The targets, 90 s on an H200 and 15 minutes on two cores, are met:
 
 {runs}
 
@@ -311,8 +314,8 @@ and the version of the code. The targets, 90 s on an H200 and 15 minutes on two 
     python benchmarks/training_epoch.py run --device cuda
     python studies/robust_training.py
 
-The first command trains and attacks the models without a record in `results/robust_training`; `training_epoch.py` measures run
-times into `results/benchmarks`; the last command writes this page. The stored results were made by
+The first command trains and attacks the models without stored results in `results/robust_training`; `training_epoch.py`
+writes run times to `results/benchmarks`; the last command writes this page. The stored results were computed by
 
 {commands}
 """

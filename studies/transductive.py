@@ -88,7 +88,7 @@ def percent(run: Run, measurement: Measurement, epsilon: float) -> float:
 
 
 def memorizing_table() -> str:
-    """Return the accuracies of GCN and of the defence around it in both settings."""
+    """Return the accuracies of GCN and of the memorizing defence based on it in both settings."""
     rows = []
     for setting in SETTINGS:
         runs = [job.run for job in setting_jobs(setting)]
@@ -114,7 +114,7 @@ def curves_of(nickname: str) -> list[Curve]:
 
 
 def training_names() -> dict[PaperRow, str]:
-    """Return all trainings of the paper's figures with their names there."""
+    """Return all trainings of the paper's figures with their names in the figures."""
     return {curve.row: curve.name for nickname in TRAININGS for curve in curves_of(nickname)}
 
 
@@ -124,7 +124,7 @@ def all_trainings() -> dict[PaperRow, dict[int, dict[float, float]]]:
 
 
 def accuracies_by_seed(row: PaperRow) -> dict[int, dict[float, float]]:
-    """Return :func:`accuracies` for the paper's seeds that have stored results."""
+    """Return :func:`accuracies` for those of the paper's seeds with stored results."""
     seeds = max((find_figure(nickname).seeds for nickname in TRAININGS), key=len)
     return {seed: measured for seed in seeds if (measured := accuracies(row, seed))}
 
@@ -222,7 +222,7 @@ def gain_table() -> str:
                     [late - early for early, late in zip(*pair, strict=True)]
                     for pair in zip(before, after, strict=True)
                 ]
-                # Unpaired: the same seed draws different nodes in the two settings.
+                # Unpaired: the same seed samples different nodes in the two settings.
                 difference = fmean(gains[0]) - fmean(gains[1])
                 error = math.hypot(*(stdev(gain) / len(gain) ** 0.5 for gain in gains))
                 rows.append([model, step, *map(mean_and_error, gains), f"{difference:.1f} ± {error:.1f}"])
@@ -230,7 +230,7 @@ def gain_table() -> str:
 
 
 def in_both_settings(row: PaperRow) -> tuple[list[float], list[float]] | None:
-    """Return accuracies of a transductive training on Citeseer and of its inductive counterpart; None if some are missing."""
+    """Return accuracies of a transductive training on Citeseer and its inductive counterpart; None if results are missing."""
     attack, epsilon = ("PRBCD", 0.2) if row.attack else (None, None)
     inductive = replace(row, setting="inductive", attack=attack, epsilon=epsilon)
     records = [PROTOCOL_STORE.get(PaperMeasurement(Recipe(inductive, seed), "PRBCD").identity) for seed in SEEDS]
@@ -294,30 +294,30 @@ def label_table() -> str:
 
 
 def own_weight(gamma: Sequence[float]) -> float:
-    """Return the fraction of the coefficients' absolute sum that belongs to a node's own features."""
+    """Return the absolute weight of a node's own features as a fraction of the sum of all absolute coefficients."""
     return abs(gamma[0]) / sum(map(abs, gamma))
 
 
 PAGE_TEXT = """# Robustness needs the inductive setting
 
-Accuracy under attack in the *transductive* setting cannot distinguish robustness from memory: a defence that only stores its
-predictions on the clean graph has perfect robustness there, and none on new nodes. In the transductive setting the training
-graph contains the test nodes; in the *inductive* setting they are added later. Work on adversarial training of graph neural
-networks before the paper was transductive.
+Accuracy under attack in the *transductive* setting cannot distinguish robustness from memorization: a defence that only
+stores its predictions on the clean graph is perfectly robust there, and not robust on new nodes. In the transductive setting
+the training graph contains the test nodes; in the *inductive* setting they are added later. Work on adversarial training of
+graph neural networks before the paper was transductive.
 
-Numbers are means and standard errors in percent, over the splits 0, 1 and 5 unless a table says otherwise.
+Numbers are means and standard errors in percent, over the splits 0, 1 and 5 unless a table states otherwise.
 
 ## A memorizing defence is perfect
 
 `ep.training.Memorizing(model, data)` returns the predictions of `model` on the clean graph for every node that it contains,
 whatever the edges are (Propositions 1 and 2 of the paper). All test nodes are attacked at once; the budget is a fraction of the
-edges at them. The graph is perturbed against the model inside the defence. These models were trained with the warm-up as part
+edges at them. The attack targets the model inside the defence. These models were trained with the warm-up as part
 of the run (`separate_warmup=False`).
 
 {memorizing}
 
-In the transductive setting no attack lowers its accuracy, although it has learned nothing that GCN has not. On new nodes it is
-GCN. The same holds for every model and every attack, because the predictions do not depend on edges
+In the transductive setting no attack lowers the accuracy of the defence, although it is not a better model than GCN. On new
+nodes it equals GCN. The same holds for every model and every attack, because the predictions do not depend on edges
 (`tests/training/test_memorize.py` tests GCN under all attacks).
 
 ```python
@@ -340,12 +340,12 @@ for setting in (ep.splits.transductive, ep.splits.inductive):
 
 ## Self-training leaks the clean graph
 
-Pseudo-labels of test nodes are predictions on the clean graph, so a model trained on them has information that an attacked
-graph does not contain. Validation nodes are pseudo-labelled here, too: early stopping then uses nodes of the training set.
+Pseudo-labels of test nodes are predictions on the clean graph, so a model trained on them has information that is not in the
+attacked graph. Validation nodes are pseudo-labelled here, too: early stopping then uses nodes of the training set.
 
-Accuracy under PGD by the fraction of flipped edges, for models trained regularly, against PGD (10 steps), on pseudo-labels, or
-both ([figures](figures.md)). The paper has ten splits, and label models of 500 epochs without early stopping; our label models
-have the best validation epoch of 500.
+Accuracy under PGD by the fraction of flipped edges, for models with regular training, training against PGD (10 steps),
+self-training, or both ([figures](figures.md)). The paper uses ten splits and trains label models for 500 epochs without early
+stopping; our label models are the best of 500 epochs by validation loss.
 
 ![Cora, trained with 10 %](figures/self-training-cora.png)
 
@@ -355,32 +355,32 @@ have the best validation epoch of 500.
 
 {trainings}
 
-*Best epochs*: by split, according to the loss on the validation nodes, which are attacked when training is. The paper stops by
+*Best epochs*: by split, according to the loss on the validation nodes, in adversarial training under attack. The paper uses
 the same rule. Many trainings against PGD without pseudo-labels stop early, so "adversarial training does not help" may partly
-mean that there was little of it:
+mean that it was short:
 
 {early}
 
-Gain in accuracy by training against PGD, under PGD with a quarter of the edges flipped, split by split:
+Gain in accuracy from training against PGD, under PGD with a quarter of the edges flipped, as mean of paired differences:
 
 {adversary}
 
 The same trainings in both settings, on Citeseer with a quarter of the edges flipped. Inductive adversarial training is against
-PR-BCD with ε = 0.2. Attacks and budgets differ between the settings, but the gains of a training can be compared:
+PR-BCD with ε = 0.2. Attacks and budgets differ between the settings, but the gains from a training can be compared:
 
 {settings}
 
-Gain over the previous training, split by split:
+Gain over the previous training, as mean of paired differences:
 
 {gains}
 
-With three splits, a difference of less than four of its standard errors may be chance. Any difference may come from the
-attacks, which differ, as well as from the setting: a large difference suggests a leak, but does not prove it.
+With three splits, a difference of less than four standard errors may be chance. Differences may be caused by the setting or
+by the different attacks: a large difference suggests a leak, but does not prove it.
 
 ## "Perfect" robustness
 
-GPRGNN, self-trained and trained against PGD (50 steps) with as many flips as there are edges; test accuracy under attack by the
-fraction of flipped edges, the paper's numbers in brackets (tables `app_adv_causes_overfitting*`):
+GPRGNN with self-training and training against PGD (50 steps) with as many flips as edges: test accuracy under attack by the
+fraction of flipped edges, with the paper's numbers in brackets (tables `app_adv_causes_overfitting*`):
 
 {perfect}
 
@@ -389,15 +389,15 @@ fraction of flipped edges, the paper's numbers in brackets (tables `app_adv_caus
 Most of the paper's numbers reproduce. On Cora-ML and Citeseer, as many flips as edges lower the accuracy by less than a point;
 on Cora by one or two, and by 3.3 at most (split 0, PGD). The transductive setting cannot show that this is robustness:
 
-- The model was trained on pseudo-labels of the attacked nodes, which came from the clean graph. Its clean accuracy is within a
-  point of theirs.
-- About half of its weight or more is on the features of the node itself, which no perturbation of edges changes. GCN has no
-  such coefficients, and its accuracy drops.
+- The model was trained on pseudo-labels of the attacked nodes, predicted on the clean graph. Its clean accuracy is within a
+  point of the accuracy of these labels.
+- About half of its coefficients' weight or more is on the features of the node itself, which no edge perturbation changes.
+  GCN has no such coefficients, and its accuracy drops.
 
 {labels}
 
-Pseudo-labels are of all unlabelled nodes, accuracies of test nodes. On Cora the pseudo-labels of split 5 are the worst, 76.8 %
-right, which may be part of why our numbers there are below the paper's.
+Accuracies of pseudo-labels are over all unlabelled nodes, the others over test nodes. On Cora the pseudo-labels of split 5
+are the worst (76.8 % correct), which may partly explain why our numbers are below the paper's.
 
 ## Reproduce
 
@@ -409,7 +409,7 @@ right, which may be part of why our numbers there are below the paper's.
 
 The first command runs the sweeps of the memorizing defence (`studies/memorizing_transductive.toml` and
 `studies/memorizing_inductive.toml`), which store their results in `results/transductive`. The results of `edgeproof reproduce`
-are in `results/experiments`. The last command writes this page. The stored results of the memorizing defence were made by
+are in `results/experiments`. The last command writes this page. The stored results of the memorizing defence were computed by
 
 {commands}
 """

@@ -110,17 +110,18 @@ def test_stored_results_of_sturdy_have_the_settings_of_the_preset() -> None:
     assert preset.threat is not None
     runs = study.runs("sturdy")
     assert sorted(runs) == list(range(10))
-    labeller = models.build(preset.labeller or "", 3703, 6, dict(preset.labeller_settings))
-    settings = ", ".join(f"{name}={value!r}" for name, value in labeller.settings.items())
+    label_model = models.build(preset.label_model or "", 3703, 6, dict(preset.label_model_settings))
+    settings = ", ".join(f"{name}={value!r}" for name, value in label_model.settings.items())
     wanted = {
         **asdict(preset.config),
         "attack": repr(preset.threat.attack),
         "epsilon": preset.threat.epsilon,
         "local": preset.threat.local,
-        "labeller": f"{preset.labeller}({settings})",
+        "label_model": f"{preset.label_model}({settings})",
     }
-    # The name of the setting when the results were made.
-    wanted["warmup_apart"] = wanted.pop("separate_warmup")
+    # Names of these settings when the results were computed.
+    former = {"separate_warmup": "warmup_apart", "clean_weight": "clean_share", "label_model": "labeller"}
+    wanted = {former.get(name, name): value for name, value in wanted.items()}
     for seed, run in runs.items():
         record = study.training_record(run)
         wanted["seed"] = seed

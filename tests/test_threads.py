@@ -16,7 +16,8 @@ numba_cpu.gathered_dot(x, x, u, u)
 CERTIFICATE = """
 data = ep.datasets.load("csbm")
 model = ep.models.build("GCN", data.num_features, ep.num_classes(data), seed=0).eval()
-ep.certificates.SparseSmoothing(p_add=0.01, p_del=0.4).certify(model, data, torch.arange(5), samples=1000, progress=False)
+smoothing = ep.certificates.SparseSmoothing(p_add=0.01, p_del=0.4)
+smoothing.certify(model, data, torch.arange(5), samples=300, choosing_samples=20, progress=False)
 """
 
 

@@ -33,7 +33,7 @@ class Trace(NamedTuple):
 
 
 def trace(call: Callable[[], object], package: Path) -> Trace:
-    """Run ``call``, and record which functions of the package it enters; imports do not count.
+    """Run ``call`` and record which functions of the package it enters, except during imports.
 
     >>> trace(lambda: longest_path({"a": set()}), Path(__file__).parent).files
     ('files_entered.py',)

@@ -1,4 +1,4 @@
-"""Names of datasets, models and attacks, for command-line help and completion without importing torch."""
+"""Names of datasets, models, attacks, tables and figures, for command-line help and completion without importing torch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,46 @@ PRESETS = ("default", "paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
-# The general kinds; those of single studies are not listed.
+# Kinds of measurements for general use; those specific to one study are not listed.
 MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing")
 FORMATS = ("csv", "latex", "markdown")
+# Nicknames of the paper's tables and figures, because shells split labels at the colon.
+TABLES = (
+    "main",
+    "other-graphs",
+    "perfect-cora",
+    "perfect-cora-ml",
+    "perfect-citeseer",
+    "citeseer",
+    "cora",
+    "cora-ml",
+    "pubmed",
+    "arxiv",
+    "more-attacks",
+    "certified-citeseer",
+    "certified-cora",
+    "certified-cora-ml",
+    "arxiv-table-stand-in",
+)
+FIGURES = (
+    "teaser",
+    "self-training",
+    "perfect",
+    "karate",
+    "degrees",
+    "gamma",
+    "spectrum",
+    "arxiv-curves",
+    "arxiv-stand-in",
+    "self-training-cora",
+    "self-training-cora-5",
+    "self-training-citeseer",
+    "self-training-citeseer-5",
+    "gamma-all",
+    "spectrum-all",
+    "attacks",
+    "curves-citeseer",
+    "curves-cora",
+    "curves-cora-ml",
+    "curves-pubmed",
+)

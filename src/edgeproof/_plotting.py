@@ -31,7 +31,7 @@ def require_matplotlib() -> None:
 
 
 def empty_figure(width: float, height: float) -> Figure:
-    """Create a figure of this size in inches, which pyplot does not know and therefore does not keep alive."""
+    """Create a figure of this size in inches that is not registered in pyplot, so it is freed after use."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -56,7 +56,7 @@ def write_figure(figure: Figure, path: str | Path, *, dpi: int = 150) -> None:
 
 
 def _reduce_palette(path: Path) -> None:
-    """Reduce a PNG to 256 colours, which takes a third of the space.
+    """Reduce a PNG to 256 colours, which makes the file about three times smaller.
 
     Maximum coverage keeps rare colours, such as the ends of a colour scale.
     """

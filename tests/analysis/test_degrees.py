@@ -1,4 +1,4 @@
-"""Tests of attacked degrees, on an attack result with margins set by hand."""
+"""Tests of degrees of misclassified nodes, on an attack result with given margins."""
 
 from __future__ import annotations
 

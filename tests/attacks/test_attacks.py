@@ -340,7 +340,7 @@ class GloballyCentered(ep.models.GCN):
 
 
 class NodeBias(ep.models.GCN):
-    """Has a bias per node, so it cannot run on a batch of graphs at all."""
+    """Has a bias per node, so it cannot run on a batch of graphs."""
 
     def diffuse(self, h: Tensor, adjacency: ep.propagation.Adjacency) -> Tensor:
         return super().diffuse(h, adjacency) + torch.linspace(-1, 1, 60)[:, None]

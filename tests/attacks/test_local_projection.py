@@ -57,7 +57,7 @@ def test_project_local_matches_algorithm_1_on_large_blocks(total: int, backend: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_project_local_matches_algorithm_1_on_many_small_cases(seed: int) -> None:
-    """Pairs without room are skipped, and only a fraction of a pair is left of the budget."""
+    """Pairs that exceed a local budget are skipped, and the total budget ends within a pair."""
     random = np.random.default_rng(seed)
     pairs = torch.tensor(list(combinations(range(8), 2))).T
     for _ in range(300):

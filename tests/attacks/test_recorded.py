@@ -51,7 +51,7 @@ def data() -> Data:
 def target_of(
     data: Data, name: str = "GPRGNN", dtype: torch.dtype = torch.float32, recording: RecordingOptions | None = None
 ) -> Target:
-    """A trained model: an untrained one hardly depends on the edges, and nearly all pairs would be flipped a little."""
+    """Return a target with a trained model, because an untrained one hardly depends on the edges."""
     model = ep.models.build(name, 21, 2, seed=0).to(DEVICE)
     split = ep.splits.inductive(data, train_per_class=20, val_per_class=10)
     ep.train(model, split, max_epochs=40, progress=False)
@@ -259,7 +259,7 @@ def test_first_steps_with_many_flips_get_a_larger_capacity(data: Data) -> None:
     """The result and the number of losses are those of plain steps."""
     target = target_of(data, recording=recording_options(min_capacity=40, capacity_per_flip=0))
     budget = budget_of(data, True)
-    # After a small first step nearly all pairs are flipped a little, and from then on the budget is the limit.
+    # After a small first step nearly all pairs have a small weight; from then on the budget is binding.
     steps = Steps(10, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, block_size=10**6)
     block = sample_block(120, 10**6, generator=generator(), nodes=budget.usable)
     traces, results = [], []
@@ -329,7 +329,7 @@ def test_best_block_of_any_part_is_returned(data: Data) -> None:
 
 def test_only_resampled_blocks_are_truncated_to_half_of_their_flips(data: Data) -> None:
     target = target_of(data, recording=recording_options(min_capacity=16, capacity_per_flip=0))
-    # So small steps that the budget is never the limit.
+    # Steps so small that the budget is never reached.
     steps = Steps(10, "tanh_margin", lambda step: 0.02, greedy=False, block_size=600)
     block = sample_block(120, 600, generator=generator())
     (result, _), (plain, _) = recorded_and_plain(target, block, Budget(290), steps)
@@ -345,7 +345,7 @@ def test_only_resampled_blocks_are_truncated_to_half_of_their_flips(data: Data) 
 def test_smaller_budget_after_a_larger_one_is_kept(data: Data) -> None:
     """Parts with different capacities pass the budget on."""
     target = target_of(data, recording=recording_options(min_capacity=16, capacity_per_flip=0))
-    # The first step flips nearly all pairs a little.
+    # After the first step nearly all pairs have a small weight.
     steps = Steps(14, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, block_size=10**6)
     block = sample_block(120, 10**6, generator=generator())
     for total in (100, 100, 7):
@@ -380,7 +380,7 @@ def test_recorded_blocks_may_be_empty(data: Data) -> None:
 
 
 def test_attack_falls_back_to_plain_steps_if_recording_fails(data: Data) -> None:
-    """As for a model that needs a host-device sync; recording is attempted only once."""
+    """As with a model that needs a host-device sync. Recording is attempted only once."""
     num_attempts = 0
 
     def failing_recorder(*arguments: Any) -> Callable[[], None]:

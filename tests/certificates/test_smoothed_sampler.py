@@ -1,4 +1,4 @@
-"""Tests of sampled class counts: the same for every batch size, with any model."""
+"""Tests of sampled class counts: independent of the batch size, for any model."""
 
 from __future__ import annotations
 

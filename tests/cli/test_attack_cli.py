@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import edgeproof as ep
+from edgeproof.attacks.suite import Entry
 from edgeproof.evaluation.result import Result
 
 Run = Callable[..., tuple[int, str, str]]
@@ -70,12 +72,14 @@ def test_evaluate_runs_chosen_attacks(run: Run, model: str) -> None:
     assert ep.evaluation.clean_accuracy(ep.load(model), graph, split.test.nodes) == result.score("test", "worst", 0.1)
 
 
-def test_evaluate_runs_the_standard_suite(run: Run, model: str) -> None:
-    code, _, _ = run("evaluate", "--model", model, "-e", "0.02", "-q")
+def test_evaluate_runs_the_standard_suite(run: Run, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = [Entry("few steps", ep.attacks.PRBCD(steps=5, fine_tune_steps=1, block_size=10_000))]
+    monkeypatch.setattr(sys.modules["edgeproof.evaluation.evaluate"], "standard", lambda *_: suite)
+    code, _, _ = run("evaluate", "--model", model, "-e", "0.005", "-q")
     assert code == 0
     result = Result.read("evaluation.json")
     assert result.threat["attacks"] == "standard"
-    assert "local search" in {score.attack for score in result.scores}
+    assert {score.attack for score in result.scores} == {"clean", "few steps", "transfer", "local search", "worst"}
 
 
 def test_evaluation_warnings_are_printed_and_stored(run: Run) -> None:

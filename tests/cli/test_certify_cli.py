@@ -46,7 +46,7 @@ def test_certify_matches_python_api(run: Run) -> None:
         progress=False,
     )
     assert (again.grid == certificate.grid).all()
-    assert not Path("certificate.safetensors.votes").exists()
+    assert not Path("certificate.safetensors.counts").exists()
     certificate.plot("grid.png")
     assert Path("grid.png").stat().st_size > 1000
 
@@ -59,9 +59,9 @@ def test_certify_matches_python_api(run: Run) -> None:
         (("--alpha", "2"), "expected 0 < alpha < 1"),
         (("--out", "/dev/null/x"), "cannot write /dev/null/x"),
         (("--out", "model.safetensors"), "expected an output file other than model.safetensors"),
-        (("--out", "c", "--votes", "c.json"), "expected different output files"),
+        (("--out", "c", "--counts", "c.json"), "expected different output files"),
         (("--alpha", "nan"), "expected 0 < alpha < 1"),
-        (("--merge", "none.votes"), "none.votes"),
+        (("--merge", "none.counts"), "none.counts"),
     ],
 )
 def test_invalid_certify_options_are_one_line_errors(run: Run, arguments: tuple[str, ...], message: str) -> None:
@@ -70,67 +70,68 @@ def test_invalid_certify_options_are_one_line_errors(run: Run, arguments: tuple[
     assert code == 1
     assert message in err
     # The error precedes sampling.
-    assert not list(Path().glob("*.votes"))
+    assert not list(Path().glob("*.counts"))
 
 
-def test_merge_votes_of_two_seeds(run: Run) -> None:
+def test_merge_counts_of_two_seeds(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
         assert (
-            run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--votes", f"{seed}.votes", "--out", f"{seed}.cert")[0] == 0
+            run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--counts", f"{seed}.counts", "--out", f"{seed}.cert")[0]
+            == 0
         )
-    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
+    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts")
     assert code == 0, err
     both = Certificate.load("certificate.safetensors")
     assert both.samples == 600
     assert Result.read("certificate.safetensors.json").threat["samples"] == 600
-    counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.votes") for seed in (1, 2)])
+    counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.counts") for seed in (1, 2)])
     assert (ep.certificates.SparseSmoothing(0.001, 0.4).certify_counts(counts).grid == both.grid).all()
     # More samples extend the stored counts.
-    assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--samples", "400")[0] == 0
-    assert ep.certificates.ClassCounts.load("1.votes").samples == 400
-    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--votes", "2b.votes", "--merge", "2.votes")
+    assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--samples", "400")[0] == 0
+    assert ep.certificates.ClassCounts.load("1.counts").samples == 400
+    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--counts", "2b.counts", "--merge", "2.counts")
     assert code == 1
-    assert "expected votes of different seeds, got [2] twice: the same samples are in 2.votes" in err
-    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--votes", "3.votes", "--merge", "2.votes")
+    assert "expected class counts of different seeds, got [2] twice: the same samples are in 2.counts" in err
+    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--counts", "3.counts", "--merge", "2.counts")
     assert code == 1
-    assert "expected class counts for noise [0.001, 0.5], got noise [0.001, 0.4] in 2.votes" in err
-    assert not Path("2b.votes").exists()
-    assert not Path("3.votes").exists()
-    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--votes", "2.votes")
+    assert "expected class counts for noise [0.001, 0.5], got noise [0.001, 0.4] in 2.counts" in err
+    assert not Path("2b.counts").exists()
+    assert not Path("3.counts").exists()
+    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--counts", "2.counts")
     assert code == 1
-    assert "got noise [0.001, 0.4] in 2.votes: delete it, or use another file" in err
+    assert "got noise [0.001, 0.4] in 2.counts: delete it, or use another file" in err
 
 
-def test_merge_without_samples_option_uses_stored_votes(run: Run) -> None:
+def test_merge_without_samples_option_uses_stored_counts(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
-        run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--votes", f"{seed}.votes")
+        run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--counts", f"{seed}.counts")
     without_samples = (*CERTIFY[:3], *CERTIFY[5:])
-    code, _, err = run(*without_samples, "--p-del", "0.4", "--seed", "1", "--votes", "1.votes", "--merge", "2.votes")
+    code, _, err = run(*without_samples, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts")
     assert code == 0, err
-    assert ep.certificates.ClassCounts.load("1.votes").samples == 300
+    assert ep.certificates.ClassCounts.load("1.counts").samples == 300
     assert Certificate.load("certificate.safetensors").samples == 600
     threat = Result.read("certificate.safetensors.json").threat
     assert threat["streams"] == [[1, 20, 300], [2, 20, 300]]
     assert 0 <= threat["abstained"] < 1
 
 
-def test_interrupted_certify_says_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_certify_prints_how_to_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run(*TRAIN)
     extend = SmoothedSampler.extend
 
     def interrupted(self: SmoothedSampler, *arguments: Any) -> Iterator[ClassCounts]:
-        for votes in extend(self, *arguments):
-            yield votes
-            if votes.samples:
+        for counts in extend(self, *arguments):
+            yield counts
+            if counts.samples:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(SmoothedSampler, "extend", interrupted)
         code, _, err = run(*CERTIFY, "--p-del", "0.4", "--memory", "0.001")
     assert code == 130
-    kept = ClassCounts.load("certificate.safetensors.votes").samples
+    kept = ClassCounts.load("certificate.safetensors.counts").samples
     assert 0 < kept < 300
-    assert f"interrupted after {kept} samples; the same command resumes from certificate.safetensors.votes" in err
+    assert f"interrupted after {kept} samples; the same command resumes from certificate.safetensors.counts" in err
     assert f"or finish with --samples {kept}" in err

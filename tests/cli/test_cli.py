@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 TRAIN = ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--quiet")
 # Long enough to be interrupted after the first checkpoint.
-LONG_TRAIN = (*TRAIN[:-2], "300", "--patience", "300", "--device", "cpu", "--quiet")
+LONG_TRAIN = (*TRAIN[:-2], "150", "--patience", "150", "--device", "cpu", "--quiet")
 
 
 def test_train_writes_model_and_result(run: Run) -> None:
@@ -270,14 +270,14 @@ def test_label_set_changes_the_label_models_of_a_preset(run: Run) -> None:
     attack = ("--attack", "DICE", "--epsilon", "0.1")
     code, _, err = run(*TRAIN, *preset, *attack, "--label-set", "dropout=0.5", "--label-set", "hidden_channels=8")
     assert code == 0, err
-    labeller = Result.read("model.safetensors.json").training["labeller"]
-    assert all(part in labeller for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
+    label_model = Result.read("model.safetensors.json").training["label_model"]
+    assert all(part in label_model for part in ("GPRGNN(", "dropout=0.5", "alpha=0.1", "hidden_channels=8"))
 
 
 def test_label_model_option(run: Run) -> None:
     assert run(*TRAIN, "--label-model", "GCN", "--label-set", "hidden_channels=8")[0] == 0
-    assert "GCN(" in Result.read("model.safetensors.json").training["labeller"]
-    assert "hidden_channels=8" in Result.read("model.safetensors.json").training["labeller"]
+    assert "GCN(" in Result.read("model.safetensors.json").training["label_model"]
+    assert "hidden_channels=8" in Result.read("model.safetensors.json").training["label_model"]
     for wrong, message in (
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
@@ -321,7 +321,7 @@ def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
     monkeypatch.setattr(ep, "train", diverge)
     code, _, err = run(*TRAIN)
     assert code == 1
-    assert "saved the parameters named below to model.safetensors.last-good" in err
+    assert "saved the restored parameters to model.safetensors.last-good" in err
     assert bool((ep.load("model.safetensors.last-good").gamma == 3).all())  # type: ignore[operator]
     assert [path.read_bytes() for path in files] == before
 

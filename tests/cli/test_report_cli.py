@@ -21,7 +21,7 @@ def tested(run: Run) -> Path:
     for arguments in (
         ("train", "--dataset", "csbm", "--model", "GPRGNN", "--max-epochs", "20", "--out", model[1]),
         ("attack", *model, "--attack", "DICE", "-e", "0.1", "--out", "runs/attack.json"),
-        ("evaluate", *model, "-e", "0.1", "-e", "0.2", "--attack", "FGSM", "--out", "runs/evaluation.json"),
+        ("evaluate", *model, "-e", "0.01", "-e", "0.02", "--attack", "FGSM", "--out", "runs/evaluation.json"),
         ("certify", *model, *noise, "--out", "runs/certificate"),
     ):
         code, _, err = run(*arguments, "--quiet")

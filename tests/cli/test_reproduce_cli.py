@@ -78,7 +78,7 @@ def test_list_shows_progress_and_estimates(store: Store) -> None:
     assert "57 of 228" in shown
     assert "fig:karate" in shown
     assert "hours left" in shown
-    assert "hours in all" in shown
+    assert "total hours" in shown
     # Test machines have only the generated datasets and those in PyG.
     assert "to be downloaded first: citeseer, cora_ml, cora, pubmed, squirrel, wikics, ogbn-arxiv" in shown
 
@@ -171,9 +171,9 @@ def test_summary_counts_cells(store: Store) -> None:
     assert shown.count("tab:results ") == 1
     assert "tab:app_adv_causes_overfitting_citeseer" in shown
     assert "1409" in shown
-    assert "apart: the difference exceeds two standard errors of the difference" in shown
+    assert "differ: the difference exceeds two standard errors of the difference" in shown
     lines = list(csv.reader(run("reproduce", "summary", "--format", "csv", "--store", str(store.root)).splitlines()))
-    assert lines[0] == ["table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart"]
+    assert lines[0] == ["table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "differ"]
     assert [line[3:8] for line in lines if line[:3:2] == ["tab:results", "strict"]] == [["128", "3", "13", "0", "112"]]
     counts = [[int(entry) for entry in line[3:]] for line in lines[1:] if line[2] == "strict"]
     assert lines[-1][:3] == ["all", "all of these", "strict"]

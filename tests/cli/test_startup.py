@@ -1,4 +1,4 @@
-"""Startup: what the command line and ``import edgeproof`` import, and errors, interrupts and completion."""
+"""Startup: modules imported by the command line and by ``import edgeproof``; errors, interrupts and completion."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from edgeproof.cli._lazy import LazyCommand, lazy_app
 from edgeproof.cli._train_options import config_fields
 from edgeproof.experiments.export import FORMATS
 from edgeproof.experiments.sweep import KINDS
+from edgeproof.paper import FIGURES, STAND_INS, TABLES
 from edgeproof.paper.recipes import TRAININGS
 from edgeproof.training import PRESETS, TrainConfig
 
@@ -82,9 +83,20 @@ def test_help_and_usage_errors_do_not_import_torch(arguments: tuple[str, ...]) -
         ("sweep my.toml --engine l", ["local"]),
         ("results show --kind LR", ["LRBCD"]),
         ("sweep my.toml --format m", ["markdown"]),
+        ("reproduce show perf", ["perfect-cora", "perfect-cora-ml", "perfect-citeseer"]),
+        ("reproduce summary main o", ["other-graphs"]),
+        ("reproduce figures ka", ["karate"]),
+        ("reproduce run --fast attacks al", ["all"]),
+        ("evaluate --model ", ["robust.safetensors", "runs/"]),
     ],
 )
-def test_completion_does_not_import_torch(line: str, expected: list[str]) -> None:
+def test_completion_does_not_import_torch(
+    line: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("robust.safetensors", "robust.safetensors.json", ".hidden.safetensors"):
+        (tmp_path / name).touch()
     words = f"edgeproof {line}"
     completion = {"_EDGEPROOF_COMPLETE": "complete_bash", "COMP_WORDS": words}
     process = run_python(RUN.format(names=HEAVY), **completion, COMP_CWORD=str(len(words.split(" ")) - 1))
@@ -100,6 +112,8 @@ def test_catalog_matches_registries() -> None:
     assert _catalog.TRAININGS == TRAININGS
     assert set(_catalog.MEASUREMENTS) <= set(KINDS)
     assert _catalog.FORMATS == FORMATS
+    assert tuple(table.nickname for table in (*TABLES, *STAND_INS)) == _catalog.TABLES
+    assert tuple(figure.nickname for figure in FIGURES) == _catalog.FIGURES
 
 
 def test_train_options_match_train_config() -> None:

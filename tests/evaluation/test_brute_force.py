@@ -19,6 +19,12 @@ import edgeproof as ep
 
 # Cases 0 to 199 were used in the development of the local search.
 CASES = range(10_000, 10_200)
+FEW_STEPS = {
+    "GreedyRBCD": {"steps": 40},
+    "LRBCD": {"steps": 40},
+    "PGD": {"steps": 40},
+    "PRBCD": {"steps": 40, "fine_tune_steps": 10},
+}
 
 
 def random_case(seed: int) -> tuple[ep.models.GraphModel, Data, Tensor, float, float | None]:
@@ -102,7 +108,7 @@ def finds_optimum(seed: int) -> bool:
     return found.accuracy(epsilon) <= optimum + 1e-6
 
 
-@pytest.mark.parametrize("cases", [CASES[:60], pytest.param(CASES, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("cases", [CASES[:30], pytest.param(CASES, marks=pytest.mark.slow)], ids=len)
 def test_suite_finds_optimum_in_nearly_all_cases(cases: range) -> None:
     """The suite finds the optimum in at least 95 % of the cases and never reports an accuracy below it."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
@@ -118,4 +124,5 @@ def test_no_attack_reports_accuracy_below_optimum(seed: int) -> None:
     budget = ep.Budget.from_epsilon(data, nodes, epsilon, local=local)
     optimum = lowest_accuracy(model, data, nodes, budget)
     for name in ep.attacks.available():
-        assert ep.attacks.build(name)(model, data, nodes, budget).accuracy >= optimum - 1e-6, name
+        attack = ep.attacks.build(name, FEW_STEPS.get(name))
+        assert attack(model, data, nodes, budget).accuracy >= optimum - 1e-6, name

@@ -1,4 +1,4 @@
-"""Jobs small enough to run in tests."""
+"""Small jobs that run in tests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from edgeproof.experiments import (
 )
 from edgeproof.experiments.graphs import with_fingerprint
 
-FAST = as_settings({"max_epochs": 60, "warmup_epochs": 50})
+# More epochs than between two checkpoints.
+FAST = as_settings({"max_epochs": 30, "warmup_epochs": 10})
 MEASUREMENTS = (
     CleanAccuracy(),
     RobustAccuracy(AttackSpec("LRBCD", as_settings({"steps": 10, "block_size": 10_000})), (0.1, 0.25), 0.5),
 )
-CERTIFICATE = CertifiedAccuracy(samples=1_000)
+CERTIFICATE = CertifiedAccuracy(samples=600, choosing_samples=50)
 
 
 def small_run(model: str = "GCN", attack: str | None = None, seed: int = 0) -> Run:
-    """A run on a generated graph that takes a second or two."""
+    """A run on a generated graph that takes about a second."""
     training = TrainingSpec(config=FAST)
     if attack is not None:
         against = AttackSpec.for_training(attack, {"steps": 2, "block_size": 10_000})

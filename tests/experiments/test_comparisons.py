@@ -127,12 +127,12 @@ LABELLED = TrainingSpec(
 def test_label_model_of_another_architecture_trains_as_train_does(split: Split) -> None:
     run = Run(DatasetSpec("csbm"), SplitSpec(), ModelSpec("MLP"), LABELLED)
     ours, history = train_run(run, split, "cpu")
-    assert history.summary()["labeller"].startswith("GPRGNN(")
+    assert history.summary()["label_model"].startswith("GPRGNN(")
     data = split.test.data
     sizes = data.num_features, ep.num_classes(data)
     expected = ep.models.build("MLP", *sizes, seed=0)
-    labeller = ep.models.build("GPRGNN", *sizes, {"init": "ppr"}, seed=0)
-    ep.train(expected, split, self_training=labeller, max_epochs=12, label_models=2, progress=False)
+    label_model = ep.models.build("GPRGNN", *sizes, {"init": "ppr"}, seed=0)
+    ep.train(expected, split, self_training=label_model, max_epochs=12, label_models=2, progress=False)
     parameters = zip(ours.parameters(), expected.parameters(), strict=True)
     assert all(torch.equal(left, right) for left, right in parameters)
 

@@ -77,7 +77,7 @@ def test_estimate_ignores_other_devices(store: Store) -> None:
     assert Times(store, "cuda:1").estimate([Job(GCN, ())]) == (1.0, 1)
 
 
-def test_estimate_keeps_short_runs_apart(store: Store) -> None:
+def test_estimate_separates_short_runs(store: Store) -> None:
     fast, nothing = replace(GCN, training=SHORT), expected(store, GCN, LRBCD)
     took(store, fast, 1.0)
     took(store, Task(fast, FAST_LRBCD), 2.0)
@@ -94,7 +94,7 @@ def test_estimate_skips_the_training_of_stored_models(store: Store) -> None:
     path.parent.mkdir(exist_ok=True)
     ep.save(ep.models.GCN(3, 2), path)
     assert expected(store, GCN, LRBCD) == (3.0, 1)
-    assert Times(store, "cpu").estimate([Job(GCN, (LRBCD,))], anew=True) == (13.0, 1)
+    assert Times(store, "cpu").estimate([Job(GCN, (LRBCD,))], retrain=True) == (13.0, 1)
     path.write_bytes(b"broken")
     with pytest.warns(StoreWarning, match=r"EP205: .* it is trained again"):
         assert expected(store, GCN, LRBCD) == (13.0, 1)

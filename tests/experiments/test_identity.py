@@ -32,7 +32,7 @@ from edgeproof.experiments.sweep import KINDS
 from edgeproof.training import PRESETS, TrainConfig
 
 # Defaults of the code that were changed on purpose after version 3 was frozen, as "owner.setting". Results with the earlier
-# default keep their identity; results with the new default have an entry of their own.
+# default keep their identity; identities of results with the new default contain the setting.
 CHANGED: set[str] = set()
 
 
@@ -55,7 +55,7 @@ def defaults_of_the_code() -> dict[str, dict[str, Any]]:
 
 
 def test_defaults_are_those_that_identities_omit() -> None:
-    """If this fails, stored results are still found; follow the message so that they always will be."""
+    """If this fails, stored results are still found; follow the message to keep it so."""
     code = defaults_of_the_code()
     for owner, settings in code.items():
         for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""Sweeps from end to end, with a user's own graph and model, and the commands sweep and results."""
+"""End-to-end tests of sweeps with a user's graph and model, and of the commands ``sweep`` and ``results``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ epsilons = [0.05, 0.1]
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a graph, a model and a sweep of a user's own, which is the current folder."""
+    """Current folder with a user's graph, model and sweep."""
     ep.datasets.write_npz(ep.datasets.csbm(num_nodes=200, p=0.05, q=0.01), tmp_path / "mine.npz")
     (tmp_path / "my_sweep_model.py").write_text(MODULE)
     (tmp_path / "sweep.toml").write_text(TOML)
@@ -97,7 +97,7 @@ def invoke(*arguments: str) -> str:
 
 def test_own_graph_and_model_are_trained_and_measured(own: Path) -> None:
     sweep, store = read_sweep("sweep.toml"), Store("store")
-    run_jobs(LocalEngine(2, "cpu", 1), sweep.jobs(), store, "a test")
+    run_jobs(LocalEngine(1, "cpu", 1), sweep.jobs(), store, "a test")
     assert missing_jobs(sweep.jobs(), store) == []
     assert len(list(store.records())) == 4 * 3
     table = summarize(sweep, store)
@@ -128,7 +128,7 @@ def test_command_runs_resumes_and_exports(own: Path) -> None:
     assert "4 jobs, about" in planned
     assert "mine my_sweep_model:build, regular, strict, seed 1, 8 epochs" in planned
     assert not Path("results").exists()
-    shown = invoke("sweep", "sweep.toml", "--jobs", "2", "--threads", "1")
+    shown = invoke("sweep", "sweep.toml", "--jobs", "1", "--threads", "1")
     assert "accuracy in percent, 2 seeds; store: results/sweep" in shown
     times = {path: path.stat().st_mtime_ns for path in Path("results/sweep").glob("*.json")}
     lines = list(csv.reader(invoke("sweep", "sweep.toml", "--format", "csv").splitlines()))
@@ -194,8 +194,8 @@ def test_results_refuses_unknown_names(options: tuple[str, ...], message: str, o
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs process groups")
-def test_interrupted_command_says_how_to_continue(own: Path) -> None:
-    """Also for a command that a shell has started in the background, where SIGINT is ignored."""
+def test_interrupted_command_prints_how_to_resume(own: Path) -> None:
+    """Also for a command started in the background by a shell, where SIGINT is ignored."""
     (own / "sweep.toml").write_text(TOML.replace("max_epochs = 4", "max_epochs = 3000, patience = 3000"))
     command = [sys.executable, "-m", "edgeproof", "sweep", "sweep.toml", "--jobs", "1", "--threads", "1"]
     process = subprocess.Popen(

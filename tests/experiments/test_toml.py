@@ -1,4 +1,4 @@
-"""Sweeps as TOML files: what they mean, and messages for what they cannot mean."""
+"""Sweeps in TOML files: parsing and error messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_example_declares_every_combination() -> None:
     )
 
 
-def test_all_kinds_of_entries_are_understood(tmp_path: Path) -> None:
+def test_all_kinds_of_entries_are_parsed(tmp_path: Path) -> None:
     ep.datasets.write_npz(ep.datasets.csbm(num_nodes=60, p=0.2), tmp_path / "mine.npz")
     sweep = parse_sweep(
         {
@@ -125,12 +125,12 @@ def test_all_kinds_of_entries_are_understood(tmp_path: Path) -> None:
         ({"seeds": []}, "expected at least one entry in seeds"),
     ],
 )
-def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
+def test_invalid_entries_raise(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(**changes)
 
 
-def test_missing_tables_and_broken_files_are_named(tmp_path: Path) -> None:
+def test_missing_tables_and_invalid_files_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected at least one \[\[model\]\], got none"):
         parse_sweep({"dataset": [{"name": "csbm"}]}, Path())
     path = tmp_path / "sweep.toml"

@@ -25,7 +25,7 @@ def test_every_backend_accepts_the_arguments_of_the_reference(backend: Backend, 
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in extra)
 
 
-def test_operations_are_named_like_their_reference() -> None:
+def test_operations_have_the_name_of_their_reference() -> None:
     for name in OPERATIONS:
         operation = getattr(dispatch, name)
         assert operation.name == name

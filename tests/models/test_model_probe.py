@@ -1,4 +1,4 @@
-"""check_model detects and names each defect."""
+"""Tests of check_model: it detects every defect and names it in the message."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeproof.experiments import Record, SeedMean, Store, run_jobs
-from edgeproof.experiments.engines import LocalEngine
+from edgeproof.experiments import Record, SeedMean, Store
+from edgeproof.experiments.worker import Setup, keep, run_job
 from edgeproof.paper import ComparedCell, PaperMeasurement, Recipe, Table, TableComparison, compare, find_table, missing
 from edgeproof.paper.numbers import PaperColumn, PaperNumber, PaperRow
 from edgeproof.paper.recipes import SEEDS, value
@@ -31,7 +31,9 @@ def test_fast_version_of_a_table_is_run_and_compared(tmp_path: Path) -> None:
     jobs = missing([table], store, fast=True)
     assert [len(job.measurements) for job in jobs] == [2] * 2
     assert [len(job.measurements) for job in missing([table], store)] == [2] * 6
-    run_jobs(LocalEngine(2, "cpu", 1), jobs, store, "a test")
+    for job in jobs:
+        for product in run_job(job, None, Setup("cpu", 1, "a test"), store):
+            keep(product, store)
     assert missing([table], store, fast=True) == []
     comparison = compare(table, store, fast=True)
     assert comparison.counts("strict") == {"matched": 3, "better": 0, "worse": 3, "not run": 0}

@@ -47,7 +47,7 @@ PAPER = {
 
 
 def made_up(measurement: PaperMeasurement) -> dict[str, Any]:
-    """Return random values of the right form."""
+    """Return random values in the format of the measurement."""
     draw = random.Random(repr(measurement))
     if measurement.kind == "filter":
         return {
@@ -175,7 +175,7 @@ def test_missing_measurements_are_named_and_the_rest_is_drawn(store: Store) -> N
     fill(store, [needed for needed in gcn_only if "global" not in needed.kind][:-1])
     drawing = figure.draw(store)
     assert drawing.figure is not None
-    assert "INCOMPLETE: 37 of 45 measurements are missing; seeds 0, 1, 5 are wanted." in drawing.note
+    assert "INCOMPLETE: 37 of 45 measurements are missing; seeds 0, 1, 5 are required." in drawing.note
     assert drawing.missing == (
         "cora_ml GPRGNN, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",
         "cora_ml APPNP, self-trained: clean, PRBCD, LRBCD-global, LRBCD, LRBCD-global-slow",

@@ -1,4 +1,4 @@
-"""The settings of the paper's experiments, written down a second time: changing one would change the meaning of results."""
+"""Settings of the paper's experiments, repeated as literals: a changed setting would change the meaning of stored results."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def test_whole_graphs_are_cora_and_arxiv() -> None:
     assert whole == ["cora", "ogbn-arxiv", STAND_IN]
 
 
-# If one of these changes while its graph does not, stored results are of other nodes than new ones. Give SplitSpec an entry
-# that tells them apart. Graphs: all of Cora, the largest components of the others; Squirrel has one split per seed.
+# If one of these changes while its graph does not, stored and new results are for different nodes. Add an entry to SplitSpec
+# that distinguishes them. Graphs: all of Cora, the largest components of the others; Squirrel has one split per seed.
 @pytest.mark.parametrize(
     ("dataset", "protocol", "seed", "expected"),
     [
@@ -221,6 +221,6 @@ def test_kinds_are_recognized_in_stored_results() -> None:
         assert kind_of(PaperMeasurement(recipe("citeseer", setting=setting), kind).identity) == kind
 
 
-def test_keys_of_results_stay_what_they_are() -> None:
+def test_keys_of_results_are_unchanged() -> None:
     keys = [key_of(recipe("citeseer", model, "LRBCD").run.identity) for model in ("GPRGNN", "GCN")]
     assert keys == ["9260e78b920a41029dac", "45654598d48bde9e6de7"]

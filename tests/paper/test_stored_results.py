@@ -1,4 +1,4 @@
-"""The results in the repository: complete, packed, and found whatever options are added."""
+"""The results in the repository are complete and packed, and are still found after options are added."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from torch_geometric.nn import GCNConv
 import edgeproof as ep
 from edgeproof.report import Run
 
-# Markup that ends text, an attribute, a script or JSON if it is not escaped.
+# Markup that breaks out of text, attributes, scripts or JSON if it is not escaped.
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'&amp;\u2028{{7*7}}$title"
 
 

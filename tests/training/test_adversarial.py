@@ -212,7 +212,7 @@ def test_attacks_use_distinct_seeds_per_graph_epoch_and_run(split: Split) -> Non
 
 
 @pytest.mark.parametrize("setting", ["inductive", "transductive"])
-def test_attacks_do_not_see_hidden_labels(setting: str, sbm: ep.graph.Data) -> None:
+def test_attacks_do_not_use_hidden_labels(setting: str, sbm: ep.graph.Data) -> None:
     """DICE reads labels of all nodes."""
     split = getattr(ep.splits, setting)(sbm, seed=0)
     hidden = torch.ones(sbm.num_nodes, dtype=torch.bool)
@@ -255,13 +255,13 @@ def test_validate_every_always_includes_last_epoch(split: Split) -> None:
     assert late.best_epoch == 5
 
 
-def test_clean_share_mixes_clean_and_perturbed_loss(split: Split) -> None:
+def test_clean_weight_mixes_clean_and_perturbed_loss(split: Split) -> None:
     """Without dropout, the loss of the first step is the weighted mean of perturbed and clean loss."""
     train_losses = []
     options = {**SHORT, "warmup_epochs": 0, "max_epochs": 1}
     for share, epsilon in ((0.0, 0.4), (0.0, 0.0), (0.25, 0.4)):
         model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8, "dropout": 0.0}, seed=0)
-        history = ep.train(model, split, attack=RecordingAttack(), epsilon=epsilon, clean_share=share, **options)
+        history = ep.train(model, split, attack=RecordingAttack(), epsilon=epsilon, clean_weight=share, **options)
         train_losses.append(history.best.train_loss)
     attacked, clean, both = train_losses
     assert attacked != pytest.approx(clean)
@@ -365,7 +365,7 @@ def test_preset_with_default_attack(split: Split) -> None:
     history = ep.train(build(), split, preset="sturdy", label_models=1, min_epochs=0, **{**SHORT, "max_epochs": 1})
     assert history.threat == default
     assert history.pseudo_labels is not None
-    assert all(part in history.pseudo_labels.labeller for part in ("GPRGNN(", "alpha=0.1", "dropout=0.8"))
+    assert all(part in history.pseudo_labels.label_model for part in ("GPRGNN(", "alpha=0.1", "dropout=0.8"))
     assert history.config.weight_decay == PRESETS["sturdy"].config.weight_decay != TrainConfig().weight_decay
     options = {"preset": "sturdy", "self_training": False, "min_epochs": 0, **SHORT, "max_epochs": 1}
     assert ep.train(build(), split, epsilon=0.1, **options).threat == Threat(default.attack, 0.1, default.local)
@@ -399,7 +399,7 @@ def test_custom_preset(split: Split) -> None:
     assert history.config == TrainConfig(max_epochs=4, warmup_epochs=0, patience=3)
     assert history.threat == threat
     assert history.pseudo_labels is not None
-    assert history.pseudo_labels.labeller.startswith("GCN(")
+    assert history.pseudo_labels.label_model.startswith("GCN(")
     with pytest.raises(TypeError, match="expected threat as a Threat, an attack with its budgets, got LRBCD"):
         Preset("custom", TrainConfig(), ATTACK)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected config as a TrainConfig, got 'paper'"):
@@ -643,7 +643,7 @@ def test_best_epoch_has_lowest_perturbed_validation_loss(split: Split) -> None:
     assert differ
 
 
-def test_clean_share_changes_gradient_step(split: Split) -> None:
+def test_clean_weight_changes_gradient_step(split: Split) -> None:
     """The first step of Adam is the sign of the gradient, here mostly that of the clean loss."""
     options: dict[str, Any] = {**SHORT, "warmup_epochs": 0, "max_epochs": 1, "patience": 1}
 
@@ -654,7 +654,7 @@ def test_clean_share_changes_gradient_step(split: Split) -> None:
         return (nn.utils.parameters_to_vector(model.parameters()).detach() - before).sign()
 
     strong: dict[str, Any] = {**AGAINST, "epsilon": 1.0}
-    clean, attacked, mixed = step(), step(**strong), step(**strong, clean_share=0.999)
+    clean, attacked, mixed = step(), step(**strong), step(**strong, clean_weight=0.999)
     assert float((clean != attacked).double().mean()) > 0.05
     assert float((clean != mixed).double().mean()) < 0.01
 
@@ -675,10 +675,10 @@ def test_attack_is_checked_with_budget_of_target_nodes(split: Split) -> None:
         ep.train(build(), split, self_training=True, **small, **options)
 
 
-@pytest.mark.parametrize("name", ["clean_share", "epsilon_warmup"])
+@pytest.mark.parametrize("name", ["clean_weight", "epsilon_warmup"])
 def test_attack_settings_require_attack(name: str, split: Split) -> None:
     with pytest.raises(ValueError, match=f"expected {name} only with an attack"):
-        ep.train(build(), split, **{name: 0.5 if name == "clean_share" else 3}, **SHORT)
+        ep.train(build(), split, **{name: 0.5 if name == "clean_weight" else 3}, **SHORT)
 
 
 def test_invalid_checkpoint_every_frozen_model_and_epochs_raise(split: Split) -> None:

@@ -30,7 +30,7 @@ AGAINST: dict[str, Any] = {"attack": LRBCD(steps=3, block_size=2_000, samples=2)
 SCHEMES: dict[str, dict[str, Any]] = {
     "clean": {},
     "self-trained": {"self_training": True},
-    "adversarial": {**AGAINST, "self_training": True, "clean_share": 0.3},
+    "adversarial": {**AGAINST, "self_training": True, "clean_weight": 0.3},
 }
 
 
@@ -78,14 +78,14 @@ def test_objective_of_model_is_minimized(split: Split) -> None:
     assert [loss for _, _, loss, _ in model.calls] == [losses.cross_entropy] * 2 + [losses.tanh_margin] * 6
 
 
-def test_clean_share_mixes_objectives(split: Split) -> None:
+def test_clean_weight_mixes_objectives(split: Split) -> None:
     edges = split.train.data.num_edges
     row, col = split.train.data.edge_index
     touching = torch.isin(row, split.train.nodes) & (row < col)
     flips = split.train.data.edge_index[:, touching][:, :1]
     attack = FixedFlips(flips=flips)
     for share in (0.0, 0.25):
-        history = ep.train(EdgeCount(), split, attack=attack, epsilon=0.5, clean_share=share, **SHORT)
+        history = ep.train(EdgeCount(), split, attack=attack, epsilon=0.5, clean_weight=share, **SHORT)
         assert [record.train_loss for record in history.epochs] == [edges] * 2 + [edges - 2 + 2 * share] * 6
 
 

@@ -45,9 +45,9 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
     expected = float((found.labels[train.unlabeled] == train.data.y[train.unlabeled]).double().mean())
     assert found.accuracy == expected > 0.8
     # The label model is trained with cross-entropy and without weight decay.
-    labeller = reinitialized_copy(model, seed=1_000_000)
+    label_model = reinitialized_copy(model, seed=1_000_000)
     history = ep.train(
-        labeller,
+        label_model,
         split,
         loss="cross_entropy",
         weight_decay=0.0,
@@ -56,21 +56,22 @@ def test_labels_confidence_and_accuracy(setting: str, sbm: Data) -> None:
         seed=1_000_000,
         **SHORT,
     )
-    logits = ep.models.predict(labeller, train.data)
+    logits = ep.models.predict(label_model, train.data)
     assert torch.equal(found.labels[train.unlabeled], logits.argmax(dim=1)[train.unlabeled])
     assert torch.allclose(at_others, logits.softmax(dim=1).amax(dim=1)[train.unlabeled])
     assert found.histories == (history,)
-    on_val = ep.models.predict(labeller, split.val.data)[split.val.nodes]
+    on_val = ep.models.predict(label_model, split.val.data)[split.val.nodes]
     assert found.val_accuracy == float(losses.accuracy(on_val, split.val.data.y[split.val.nodes]))
     assert "1 of 1 models" in repr(found)
 
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_unknown_labels_change_only_reported_accuracy(every: int, split: Split) -> None:
+    short = {**SHORT, "max_epochs": 20}
     graph, unlabeled = split.train.data.clone(), split.train.unlabeled
     graph.y[unlabeled[::every]] = -1
     blind = replace(split, train=replace(split.train, data=graph))
-    expected, found = (pseudo_labels(build(), parts, **SHORT) for parts in (split, blind))
+    expected, found = (pseudo_labels(build(), parts, **short) for parts in (split, blind))
     assert torch.equal(expected.labels, found.labels)
     if every == 1:
         assert found.accuracy is None
@@ -83,9 +84,9 @@ def test_unknown_labels_change_only_reported_accuracy(every: int, split: Split) 
         wrong = replace(view, data=view.data.clone())
         wrong.data.y[nodes[3]] = -1
         with pytest.raises(ValueError, match=f"labelled nodes, got 1 with label -1, such as node {int(nodes[3])}"):
-            ep.train(build(), replace(split, **{stage: wrong}), **SHORT)
+            ep.train(build(), replace(split, **{stage: wrong}), **short)
     threat = {"attack": ep.attacks.LRBCD(steps=2, block_size=100), "epsilon": 0.1}
-    histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **SHORT) for parts in (split, blind)]
+    histories = [ep.train(build(seed=5), parts, self_training=True, **threat, **short) for parts in (split, blind)]
     assert histories[0].epochs == histories[1].epochs
     assert histories[1].summary()["label_accuracy"] == found.accuracy
 
@@ -136,32 +137,32 @@ def test_final_model_is_trained_on_all_nodes(split: Split) -> None:
 
 
 def test_label_models_of_another_architecture(split: Split) -> None:
-    labeller = build("APPNP", seed=3)
-    before = [parameter.clone() for parameter in labeller.parameters()]
-    found = pseudo_labels(labeller, split, **SHORT)
+    label_model = build("APPNP", seed=3)
+    before = [parameter.clone() for parameter in label_model.parameters()]
+    found = pseudo_labels(label_model, split, **SHORT)
     own = pseudo_labels(build(), split, **SHORT)
     assert not torch.equal(found.confidence, own.confidence)
-    assert found.labeller.startswith("APPNP(")
-    assert own.labeller.startswith("GCN(")
-    history = ep.train(build(seed=5), split, self_training=labeller, **SHORT)
-    assert all(torch.equal(a, b) for a, b in zip(before, labeller.parameters(), strict=True))
+    assert found.label_model.startswith("APPNP(")
+    assert own.label_model.startswith("GCN(")
+    history = ep.train(build(seed=5), split, self_training=label_model, **SHORT)
+    assert all(torch.equal(a, b) for a, b in zip(before, label_model.parameters(), strict=True))
     expected = ep.train(build(seed=5), split, self_training=found, **SHORT)
     assert history.epochs == expected.epochs
     assert history.pseudo_labels is not None
     assert torch.equal(history.pseudo_labels.labels, found.labels)
-    assert history.summary()["labeller"] == found.labeller
+    assert history.summary()["label_model"] == found.label_model
 
 
 def test_unsuitable_label_model_raises_before_training(split: Split) -> None:
-    labeller = untrainable("GCN")
+    label_model = untrainable("GCN")
     with pytest.raises(ValueError, match="expected model and features of one dtype"):
-        ep.train(build(), split, self_training=labeller(21, 2).double(), **SHORT)
+        ep.train(build(), split, self_training=label_model(21, 2).double(), **SHORT)
     with pytest.raises(ValueError, match="expected logits of shape"):
-        ep.train(build(), split, self_training=labeller(21, 1), **SHORT)
+        ep.train(build(), split, self_training=label_model(21, 1), **SHORT)
     with pytest.raises(
         ValueError, match="expected label models with the 2 classes of the model, got 5 from Untrainable"
     ):
-        ep.train(build(), split, self_training=labeller(21, 5), **SHORT)
+        ep.train(build(), split, self_training=label_model(21, 5), **SHORT)
     # A block large enough for the budget of the labelled nodes and too small for that of all nodes.
     all_nodes = torch.arange(split.train.data.num_nodes)
     sizes = [
@@ -379,7 +380,7 @@ def test_default_settings_of_label_models_are_the_papers() -> None:
 
 
 def test_hidden_labels_do_not_affect_pseudo_labels(sbm: Data) -> None:
-    """Neither the labels nor the votes."""
+    """They affect neither the pseudo-labels nor the selection of label models."""
     found = []
     for is_wrong in (False, True):
         split = ep.splits.inductive(sbm, seed=0)

@@ -291,7 +291,7 @@ def test_default_settings_are_the_papers() -> None:
         validate_every=1,
         epsilon_warmup=0,
         warm_start=False,
-        clean_share=0.0,
+        clean_weight=0.0,
         averaging=0.0,
         label_models=1,
         label_weight_decay=0.0,

@@ -1,4 +1,4 @@
-"""Analysis of trained models: filter coefficients, spectra, diffusion matrices, and which nodes attacks succeed at."""
+"""Analysis of trained models: filter coefficients, spectra, diffusion matrices, and degrees of misclassified nodes."""
 
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.comparison import ModelComparison, compare

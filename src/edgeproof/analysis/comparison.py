@@ -37,8 +37,8 @@ class ModelComparison:
     Args:
         coefficients: Filter coefficients.
         spectra: Spectral responses.
-        self_influence: Fraction of its output that a node owes to itself, see :func:`self_influence`.
-        degrees: Degrees of misclassified nodes, for the models that came with an attack result.
+        self_influence: Mean fraction of a node's output that depends on the node itself, see :func:`self_influence`.
+        degrees: Degrees of misclassified nodes, for the models with an attack result.
     """
 
     coefficients: dict[str, Coefficients]

@@ -159,12 +159,12 @@ def attacked_degrees(result: AttackResult, data: Data) -> AttackedDegrees:
     num_nodes = data.x.size(0)
     if result.data.x.size(0) != num_nodes:
         raise ValueError(f"expected the attacked graph of {result.data.x.size(0)} nodes, got one of {num_nodes}")
-    # Flipping no pair sorts the edges as flip_pairs does.
+    # flip_pairs without flips puts the edges into the same order.
     expected = flip_pairs(data, result.flips).edge_index
     perturbed = flip_pairs(result.data, result.flips[:, :0]).edge_index
     if not torch.equal(expected, perturbed):
         raise ValueError(
-            "expected the graph before the attack, got one that the flips do not turn into the attacked graph"
+            "expected the graph before the attack, got a graph to which applying the flips does not give the attacked graph"
         )
     correct_before, correct_after = result.clean_margins > 0, result.margins > 0
     return AttackedDegrees(

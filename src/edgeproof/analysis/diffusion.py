@@ -18,8 +18,8 @@ def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None 
     r"""Return rows of the total diffusion matrix :math:`T = \sum_k \gamma_k \hat A^k`.
 
     :math:`T_{uv}` is the weight of the hidden state of :math:`v` in the logits of :math:`u`. The coefficients are normalized as
-    by :func:`coefficients`, so matrices of different models are comparable. :math:`T` is symmetric: its rows are its columns,
-    which take :math:`K` sparse products.
+    by :func:`coefficients`, so matrices of different models are comparable. :math:`T` is symmetric, so its rows equal its
+    columns, which are computed with :math:`K` sparse products.
 
     Args:
         model: Model or coefficients, see :func:`coefficients`.
@@ -50,7 +50,7 @@ def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None 
 
 
 def self_influence(rows: Tensor, nodes: Tensor | None = None) -> float:
-    r"""Return the mean over rows of :math:`|T_{uu}| / \sum_v |T_{uv}|`: the fraction of its output that a node owes to itself.
+    r"""Return the mean over rows of :math:`|T_{uu}| / \sum_v |T_{uv}|`, the weight of a node's own hidden state.
 
     It is 1 for a model that ignores the graph. An all-zero row counts as 1.
 

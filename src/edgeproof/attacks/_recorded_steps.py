@@ -1,9 +1,9 @@
 """Attack steps in buffers of fixed size, recorded as one CUDA graph and replayed.
 
-A step on a small graph consists of about a hundred short kernels, each of which finishes before the host has launched the
-next. Here no size depends on a value and nothing needs a host-device sync, so a whole step is recorded once and then replayed.
-Failures that cannot be ruled out in advance (more flips than the capacity, non-finite values) are noted on the GPU and checked
-every few steps (:mod:`edgeproof.attacks._recording`).
+A step on a small graph consists of about a hundred kernels that run for less time than their launch takes. Here all shapes
+are fixed and no operation needs a host-device sync, so a whole step is recorded once and then replayed. Failures that depend
+on values (more flips than the capacity, non-finite values) are flagged on the GPU and checked every few steps
+(:mod:`edgeproof.attacks._recording`).
 """
 
 from __future__ import annotations

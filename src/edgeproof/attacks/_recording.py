@@ -1,7 +1,7 @@
-"""Record attack steps on demand: which recording serves which steps, and with which capacity.
+"""Cache of recorded attack steps: choose capacities, record steps when needed, retry after failures.
 
-The first steps often flip very many pairs a little; later steps need less capacity, which costs time. Therefore a run is
-divided into parts with capacities of their own.
+The first steps often give a small weight to very many pairs. Later steps need less capacity, and a smaller capacity is
+faster, so a run is divided into parts with separate capacities.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecordingOptions:
         min_capacity: Minimum number of flips that a recording has room for.
         capacity_per_flip: Minimum capacity per flip of the budget.
         min_steps: Minimum number of steps for recording, if the recording can serve several runs.
-        min_steps_once: The same, if it can serve only one run.
+        min_steps_once: Minimum number of steps for recording, if the recording can serve only one run.
         part_starts: First step of each part of a run; parts have capacities of their own.
         check_every: Number of steps between checks for failures; each check is a host-device sync.
         table_ratio: A table of the scores of all pairs is computed if at least one in ``table_ratio`` entries is needed.
@@ -178,7 +178,7 @@ class Recording:
 
     def _increase_capacity(self, part: int, failed: RecordedSteps) -> bool:
         """Increase the capacity of a part after a failure, and return whether another attempt can succeed."""
-        # Attempts go on as long as they can succeed: whether steps are recorded must not depend on earlier runs.
+        # Retry as long as an attempt can succeed: whether steps are recorded must not depend on earlier runs.
         if bool(failed.invalid):
             return False
         # A quarter more than the failed steps needed.

@@ -1,8 +1,8 @@
 """Projections of relaxed flips onto a budget.
 
 All functions are pure and keep tensors on their device. ``project_global_reference`` and ``project_local_reference`` are the
-algorithms as the paper states them, one line per line; ``project_global`` and ``project_local`` compute the same with fast
-kernels (:mod:`edgeproof.kernels`); the ``_nosync`` forms are for recorded CUDA graphs.
+algorithms as stated in the paper, line by line; ``project_global`` and ``project_local`` compute the same with fast kernels
+(:mod:`edgeproof.kernels`); the ``_nosync`` forms are for recorded CUDA graphs.
 """
 
 from __future__ import annotations

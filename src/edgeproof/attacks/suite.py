@@ -1,4 +1,4 @@
-"""Standard attack suite: the attacks of a fair evaluation, with nothing to tune."""
+"""Standard attack suite, without parameters to tune."""
 
 from __future__ import annotations
 

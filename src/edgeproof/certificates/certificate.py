@@ -32,8 +32,8 @@ class Certificate:
         p_lower: Lower bound of the probability of the predicted class on random graphs, shape ``[nodes]``.
         p_upper: Upper bound of the probability of any other class, shape ``[nodes]``.
         labels: True classes, shape ``[nodes]``, or None.
-        alpha: Probability with which the certificate of a node may be wrong.
-        samples: Number of random graphs behind the bounds.
+        alpha: Significance level: upper bound on the probability that the certificate of a node is wrong.
+        samples: Number of random graphs from which the bounds were estimated.
         p_add: Probability of adding a pair that is not an edge.
         p_del: Probability of deleting an edge.
     """
@@ -50,7 +50,7 @@ class Certificate:
 
     @property
     def abstained(self) -> Tensor:
-        """Nodes whose predicted class is not certainly the most probable one, shape ``[nodes]``."""
+        """Mask of nodes whose predicted class is not certified to be the most probable one, shape ``[nodes]``."""
         return ~self.grid[:, 0, 0]
 
     def certified(self, r_add: int = 0, r_del: int = 0) -> Tensor:

@@ -21,8 +21,8 @@ class ClassCounts:
     """Class counts of one smoothed model, from one or several random seeds.
 
     Args:
-        choosing: Counts that choose the class of each node, shape ``[nodes, classes]``.
-        bounding: Counts, independent of those, that bound its probability, same shape.
+        choosing: Counts used to select the class of each node, shape ``[nodes, classes]``.
+        bounding: Independent counts used to bound its probability, same shape.
         streams: Number of samples for ``choosing`` and for ``bounding``, by seed.
         run: Fingerprint of noise, model, graph and nodes, see :meth:`SparseSmoothing.run_fingerprint`.
     """
@@ -38,7 +38,7 @@ class ClassCounts:
         return sum(bounding for _, bounding in self.streams.values())
 
     def with_batch(self, counts: Tensor, samples: int, *, choosing: bool) -> ClassCounts:
-        """Return the counts, of a single seed, with those of another batch added.
+        """Return the sum of these counts, of a single seed, and those of another batch.
 
         Args:
             counts: Class counts of the batch, shape ``[nodes, classes]``.
@@ -93,8 +93,8 @@ class CountsPart:
     """Class counts of some of the samples of one seed.
 
     Args:
-        choosing: Counts that choose the class of each node, shape ``[nodes, classes]``.
-        bounding: Counts that bound its probability, same shape.
+        choosing: Counts used to select the class of each node, shape ``[nodes, classes]``.
+        bounding: Counts used to bound its probability, same shape.
         seed: Random seed.
         samples: Sample numbers of the ``choosing`` and of the ``bounding`` counts.
         total: Number of ``choosing`` and of ``bounding`` samples in all parts together.

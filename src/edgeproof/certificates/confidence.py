@@ -15,7 +15,7 @@ def clopper_pearson(count: Array, samples: int | Array, alpha: float) -> tuple[A
     Args:
         count: Number of successes.
         samples: Number of trials.
-        alpha: Probability with which each of the two bounds may be wrong.
+        alpha: Significance level of each of the two bounds.
     """
     # Importing scipy.stats takes half a second.
     from scipy.stats import beta
@@ -36,7 +36,7 @@ def class_probability_bounds(counts: Array, c_A: Array, alpha: float) -> tuple[A
     Args:
         counts: Class counts, independent of the choice of ``c_A``, shape ``[nodes, classes]``.
         c_A: Class of each node, shape ``[nodes]``.
-        alpha: Probability with which the bounds of a node may be wrong.
+        alpha: Significance level of all bounds of a node together.
 
     Returns:
         ``p_A_lower`` and ``p_B_upper``, shape ``[nodes]`` each.

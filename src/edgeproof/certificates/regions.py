@@ -13,8 +13,8 @@ So there are :math:`r + 1` regions of constant ratio. By the Neyman-Pearson lemm
 :math:`p` of a class under :math:`x` predicts that class in the regions of smallest ratio, which gives the lower bound of the
 probability under :math:`\tilde x`. The regions of largest ratio give the upper bound.
 
-The computation is in double precision and conservative: probabilities are shifted by :data:`SLACK` before and bounds by
-:data:`TOLERANCE` after it. :mod:`edgeproof.certificates.exact` is the same in rational numbers.
+Computed in double precision and conservatively: probabilities are shifted by :data:`SLACK` before the computation and bounds
+by :data:`TOLERANCE` after it. :mod:`edgeproof.certificates.exact` computes the same bounds in rational numbers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def lower_bound(p: Array, clean: Array, perturbed: Array) -> Array:
     """
     p = np.maximum(p - SLACK, 0.0)
     clean_sum, perturbed_sum = _cumulative(clean), _cumulative(perturbed)
-    # The last region needed; regions of probability 0 under the clean graph never are.
+    # The last region needed. Regions of probability 0 under the clean graph are never needed.
     last = np.clip(np.searchsorted(clean_sum, p, side="left") - 1, 0, len(clean) - 1)
     bound = perturbed_sum[last] + (p - clean_sum[last]) * _ratio(clean, perturbed)[last]
     result: Array = np.clip(np.minimum(bound, perturbed_sum[last + 1]) - TOLERANCE, 0.0, 1.0)
@@ -102,7 +102,7 @@ def upper_bound(p: Array, clean: Array, perturbed: Array) -> Array:
 
 
 def certified_grid(noise: Noise, p_A_lower: Array, p_B_upper: Array, max_radius: int = 256) -> Array:
-    """Return for every node and every pair of radii whether the top class stays ahead of all others.
+    """Return for every node and every pair of radii whether the top class is certified to stay the most probable one.
 
     A certificate for some radii implies those for all smaller ones. So a block of radii is certified if its largest corner is,
     and not certified if its smallest corner is not; other blocks are divided.

@@ -22,11 +22,11 @@ from edgeproof.models.model_probe import batching_is_exact, encode_once
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.autograd_path import EncodeDiffuse
 
-# Samples that choose a class are numbered from here, so they never coincide with those that bound its probability.
+# First number of the samples that select classes, so that they never coincide with those that bound probabilities.
 _CHOOSING_OFFSET = 1 << 48
 # Default memory of a batch: this fraction of the free memory, on a CPU at most this number of bytes, to stay within caches.
 _MEMORY_FRACTION, _CPU_BATCH_BYTES = 0.5, 1 << 28
-# Largest number of graphs per batch, if the model processes them in one call and if it takes one call each.
+# Largest number of graphs per batch: if the model processes a batch in one call, and if it needs one call per graph.
 _MAX_BATCHED, _MAX_UNBATCHED = 4096, 64
 
 
@@ -53,8 +53,8 @@ class SmoothedSampler:
 
         Args:
             counts: Class counts of the sampler's seed to continue.
-            choosing: Number of samples to choose classes with.
-            bounding: Number of samples to bound probabilities with.
+            choosing: Number of samples to select classes.
+            bounding: Number of samples to bound probabilities.
         """
         ((num_choosing, num_bounding),) = counts.streams.values()
         num_classes = counts.choosing.size(1)
@@ -69,7 +69,7 @@ class SmoothedSampler:
         Args:
             samples: Sample numbers.
             num_classes: Number of classes.
-            choosing: Whether to use the samples that choose classes or those that bound their probabilities.
+            choosing: Whether to use the samples that select classes (True) or those that bound probabilities (False).
         """
         start, offset = samples.start, _CHOOSING_OFFSET if choosing else 0
         while start < samples.stop:
@@ -118,7 +118,7 @@ class SmoothedSampler:
             # Hidden states of a few propagation steps.
             graph_bytes += self.encoded.numel() * self.encoded.element_size() * 16
         else:
-            # Everything that a forward pass on one graph allocates, whether or not it is freed on the way.
+            # All allocations of a forward pass on one graph, including tensors that are freed during the pass.
             with _OutputBytes() as outputs:  # type: ignore[no-untyped-call]
                 self._logits(graph, 1)
             graph_bytes += outputs.bytes

@@ -24,7 +24,7 @@ from edgeproof.certificates.sampling import Sampler
 from edgeproof.certificates.smoothed_sampler import SmoothedSampler
 from edgeproof.models.base import predict
 
-# Prediction of :meth:`SparseSmoothing.predict` at nodes where no class is certainly the most probable one.
+# Result of :meth:`SparseSmoothing.predict` at nodes where the smoothed model abstains.
 ABSTAIN = -1
 # Number of nodes whose logits are part of the fingerprint of a model.
 _FINGERPRINT_NODES = 16
@@ -87,9 +87,9 @@ class SparseSmoothing:
             data: Graph. Labels are optional; with labels, the certificate has a certified accuracy.
             nodes: Nodes to certify.
             samples: Number of random graphs that bound class probabilities.
-            alpha: Probability with which the certificate of a node may be wrong.
+            alpha: Significance level: upper bound on the probability that the certificate of a node is wrong.
             seed: Random seed.
-            choosing_samples: Number of further random graphs that choose the class of each node.
+            choosing_samples: Number of further random graphs that select the class of each node.
             memory: Memory of a batch of random graphs in gigabytes. Default: half of the free memory, on a CPU at most a
                 quarter of a gigabyte, because larger batches are not faster.
             checkpoint: File to store class counts in. If it exists, sampling continues from it.
@@ -111,12 +111,12 @@ class SparseSmoothing:
     def certify_counts(self, counts: ClassCounts, alpha: float = 0.05, *, labels: Tensor | None = None) -> Certificate:
         """Return the certificate that follows from class counts.
 
-        The number of samples must not depend on the counts: adding samples until a node is certified makes the certificate
-        wrong more often than ``alpha``.
+        The number of samples must not depend on the counts: if samples are added until a node is certified, certificates are
+        wrong with a probability above ``alpha``.
 
         Args:
             counts: Class counts, from :meth:`sample_counts` or :func:`~edgeproof.certificates.merge_counts`.
-            alpha: Probability with which the certificate of a node may be wrong.
+            alpha: Significance level: upper bound on the probability that the certificate of a node is wrong.
             labels: True classes of the nodes, in the same order. Default: no accuracy.
 
         Raises:
@@ -155,17 +155,17 @@ class SparseSmoothing:
         memory: float | None = None,
         progress: bool = True,
     ) -> Tensor:
-        """Predict with the smoothed model, and abstain where the most probable class is uncertain.
+        """Predict with the smoothed model, and abstain where the counts do not determine the most probable class.
 
-        As in Cohen et al. (ICML 2019), a two-sided binomial test compares the counts of the two most frequent classes: if the
-        prediction is not to abstain, it is the most probable class with probability at least 1 - ``alpha`` at each node.
+        As in Cohen et al. (ICML 2019), a two-sided binomial test compares the counts of the two most frequent classes: where
+        the model does not abstain, it returns the most probable class, with probability at least 1 - ``alpha`` at each node.
 
         Args:
             model: Any module called as ``model(x, edge_index, edge_weight=None)``, on the device of the graph.
             data: Graph.
             nodes: Nodes to predict.
             samples: Number of random graphs.
-            alpha: Probability with which the prediction of a node may be wrong.
+            alpha: Significance level of the test at each node.
             seed: Random seed.
             memory: Memory of a batch of random graphs in gigabytes, see :meth:`certify`.
             progress: Whether to show a progress bar (on terminals only).
@@ -207,7 +207,7 @@ class SparseSmoothing:
             nodes: Nodes to certify.
             samples: Number of random graphs that bound class probabilities.
             seed: Random seed.
-            choosing_samples: Number of random graphs that choose the class of each node.
+            choosing_samples: Number of random graphs that select the class of each node.
             memory: Memory of a batch in gigabytes.
             checkpoint: File to store class counts in. If it exists, sampling continues from it.
             checkpoint_seconds: Seconds between two writes of the checkpoint. It is always written at the end, also after an
@@ -265,7 +265,7 @@ class SparseSmoothing:
             parts: Number of parts.
             samples: Number of samples of all parts together that bound class probabilities.
             seed: Random seed.
-            choosing_samples: Number of samples of all parts together that choose classes.
+            choosing_samples: Number of samples of all parts together that select classes.
             memory: Memory of a batch in gigabytes.
         """
         _check_settings(samples, choosing_samples, seed, memory)
@@ -285,7 +285,7 @@ class SparseSmoothing:
     def run_fingerprint(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
         """Return a fingerprint of noise, model, graph and nodes, and the number of classes.
 
-        Some logits are part of it, because not every setting of a model is part of its ``repr``.
+        It includes some logits, because the ``repr`` of a model does not contain all settings.
 
         Raises:
             ValueError: If the model cannot be certified, for example because its logits are not finite.
@@ -301,7 +301,7 @@ class SparseSmoothing:
         return run, logits.size(1)
 
     def check_samples(self, samples: int, alpha: float, num_classes: int) -> None:
-        """Raise if so few samples cannot certify any node."""
+        """Raise if this number of samples is too small to certify any node."""
         needed = samples_needed(self.noise, alpha, num_classes)
         if samples < needed:
             raise ValueError(
@@ -314,7 +314,7 @@ class SparseSmoothing:
 
 
 def samples_needed(noise: Noise, alpha: float, num_classes: int) -> int:
-    """Return the least number of samples that can certify one added or one deleted edge, if all agree."""
+    """Return the smallest number of samples that can certify one added or one deleted edge, if all samples agree."""
     check_alpha(alpha)
 
     def can_certify(samples: int) -> bool:

@@ -12,7 +12,7 @@ from edgeproof.cli._printing import print_line
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is defined, and its line in the help of its group.
+    """Location of a command, and its line in the help of its group.
 
     Args:
         target: ``"module:attribute"`` of a function or a :class:`typer.Typer`.

@@ -29,6 +29,28 @@ def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
     return completion
 
 
+def complete_model_file(incomplete: str) -> list[str]:
+    """Return the model files (``.safetensors``) and folders whose path begins with ``incomplete``.
+
+    >>> folder = getfixture("tmp_path")
+    >>> (folder / "runs").mkdir(), (folder / "robust.safetensors").touch(), (folder / "robust.safetensors.json").touch()
+    (None, None, None)
+    >>> [path.removeprefix(f"{folder}/") for path in complete_model_file(f"{folder}/r")]
+    ['robust.safetensors', 'runs/']
+    """
+    folder, slash, start = incomplete.rpartition("/")
+    try:
+        entries = sorted(Path(f"{folder}{slash}" or ".").iterdir())
+    except OSError:
+        return []
+    found = [entry for entry in entries if entry.name.startswith(start) and (start or not entry.name.startswith("."))]
+    return [
+        f"{folder}{slash}{entry.name}{'/' if entry.is_dir() else ''}"
+        for entry in found
+        if entry.is_dir() or entry.suffix == ".safetensors"
+    ]
+
+
 def names(values: Iterable[str]) -> str:
     """Join names for a help text."""
     return ", ".join(values)
@@ -49,7 +71,8 @@ Model = Annotated[
     typer.Option(
         help="Model file of edgeproof train, or module:factory for your own model: a function without arguments, in an "
         "installed module or one in this folder, that returns a trained torch.nn.Module with "
-        "forward(x, edge_index, edge_weight=None)."
+        "forward(x, edge_index, edge_weight=None).",
+        autocompletion=complete_model_file,
     ),
 ]
 Dataset = Annotated[

@@ -17,7 +17,7 @@ _WIDTH = 240
 
 
 def command_line() -> str:
-    """Return the command that is running, as it would be typed into a shell."""
+    """Return the running command, quoted for a shell."""
     return shlex.join(["edgeproof", *sys.argv[1:]])
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Optional, get_type_hints
 import typer
 
 _TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-# Set by an option of its own, which also determines the split and the initial parameters.
+# Has a separate option, which also determines the split and the initial parameters.
 _EXCLUDED = ("seed",)
 
 
@@ -68,7 +68,7 @@ def with_config_options(function: Callable[..., None]) -> Callable[..., None]:
         if field.name in _EXCLUDED:
             continue
         option = typer.Option(
-            help=f"{field.help} Default of preset paper: {field.default}.".strip().replace("[", "\\["),
+            help=f"{field.help} In preset paper: {field.default}.".strip().replace("[", "\\["),
             rich_help_panel="Training settings (default: those of the preset)",
         )
         annotation: Any = Annotated[Optional[field.type], option]  # noqa: UP045

@@ -32,7 +32,7 @@ def certify(
         int | None,
         typer.Option(
             help="Number of Monte Carlo samples for the confidence bounds. Default: 100,000, or with --merge the number "
-            "in --votes."
+            "in --counts."
         ),
     ] = None,
     choosing_samples: Annotated[
@@ -47,9 +47,12 @@ def certify(
     ] = Path("certificate.safetensors"),
     memory: Annotated[float | None, typer.Option(help="Gigabytes available for a batch of samples.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the samples; use a different one on each machine.")] = 0,
-    votes: Annotated[
+    counts_file: Annotated[
         Path | None,
-        typer.Option(help="File of the class counts, to add samples later or to merge the counts of several machines."),
+        typer.Option(
+            "--counts",
+            help="File of the class counts, to add samples later or to merge the counts of several machines.",
+        ),
     ] = None,
     merge: Annotated[
         list[Path] | None,
@@ -64,8 +67,8 @@ def certify(
     The certified predictions are those of the smoothed classifier: the majority vote of the model over random perturbations of
     the graph. If it is interrupted, the same command resumes.
 
-    On several machines, use a seed and a file per machine (--seed 1 --votes one.votes), then repeat one of the commands with
-    the other files (--seed 1 --votes one.votes --merge two.votes); the counts are added.
+    On several machines, use a seed and a file per machine (--seed 1 --counts one.counts), then repeat one of the commands with
+    the other files (--seed 1 --counts one.counts --merge two.counts); the counts are added.
 
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
     """
@@ -76,11 +79,11 @@ def certify(
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
     check_alpha(alpha)
     merge = merge or []
-    result_file, checkpoint = out.with_name(out.name + ".json"), votes or out.with_name(out.name + ".votes")
+    result_file, checkpoint = out.with_name(out.name + ".json"), counts_file or out.with_name(out.name + ".counts")
     _check_paths((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *merge))
     others = {path: ep.certificates.ClassCounts.load(path) for path in merge}
     if samples is None:
-        can_reuse = merge and votes is not None and votes.exists()
+        can_reuse = merge and counts_file is not None and counts_file.exists()
         samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
     trained = check_target(model, dataset, split, [])
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
@@ -107,7 +110,7 @@ def certify(
     certificate = smoothing.certify_counts(merged, alpha, labels=labels)
     certificate.save(out)
     _write_result(result_file, target, certificate, merged, seed=seed, alpha=alpha, device=torch_device)
-    if votes is None:
+    if counts_file is None:
         checkpoint.unlink(missing_ok=True)
     _print(certificate, target.dataset)
     print(
@@ -133,7 +136,9 @@ def _check_counts(
     for path, other in others.items():
         check_same_run(other.run, run, str(path))
         if seed in other.streams:
-            raise ValueError(f"expected votes of different seeds, got [{seed}] twice: the same samples are in {path}")
+            raise ValueError(
+                f"expected class counts of different seeds, got [{seed}] twice: the same samples are in {path}"
+            )
     smoothing.check_samples(samples + sum(other.samples for other in others.values()), alpha, classes)
 
 

@@ -16,8 +16,8 @@ def demo(
     """Train GCN and GPRGNN with and without adversarial training, attack and certify them, and write a report.
 
     It takes one to three minutes and downloads nothing. The small generated graph is heterophilous (the paper's cSBM: most
-    neighbours belong to the other class), so a model that averages over neighbours fails, and one that learns its filter does
-    not; adversarial training makes that filter rely less on edges.
+    neighbours belong to the other class), so models that average over neighbours fail and models with a learned filter
+    succeed. Adversarial training makes the learned filter depend less on edges.
 
     Example: [bold]edgeproof demo --out report.html[/]
     """

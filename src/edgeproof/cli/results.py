@@ -74,7 +74,8 @@ def show(
 ) -> None:
     """Print stored results, one line per measured accuracy.
 
-    The weights are the first digits of a hash of the model: lines with the same weights are of the same trained model.
+    The column ``weights`` has the first digits of a hash of the parameters: lines with equal weights belong to the same
+    trained model.
 
     Examples: [bold]edgeproof results show --dataset citeseer --kind LRBCD[/],
     [bold]edgeproof results show --store results/sweep[/]

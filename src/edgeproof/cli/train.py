@@ -103,11 +103,12 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="Training settings: paper (the paper's settings), or sturdy (self-training against a large budget, for "
-            "models that rely on a node's own features, such as APPNP with alpha=0.8 and dropout=0.8).",
+            help="Training settings: default (hold across graphs and models), paper (the paper's settings), or sturdy "
+            "(self-training against a large budget, for models that rely on a node's own features, such as APPNP with alpha=0.8 "
+            "and dropout=0.8).",
             autocompletion=complete(PRESETS),
         ),
-    ] = "paper",
+    ] = "default",
     log_dir: LogDir = None,
     root: Root = None,
     device: Device = "auto",
@@ -132,15 +133,15 @@ def train(
     chosen, chosen_attack = _choose_training(preset, given, attack, attack_setting or [], (epsilon, local, count))
     model_settings = parse_settings(setting)
     ep.models.build(model, 1, 2, model_settings)
-    labeller = _choose_labeller(chosen, label_model, label_setting or [], self_training)
+    label_spec = _choose_label_model(chosen, label_model, label_setting or [], self_training)
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
     graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
     sizes = graph.num_features, ep.num_classes(graph)
     network = ep.models.build(model, *sizes, model_settings, seed=seed).to(torch_device)
     label_network: torch.nn.Module | bool | None = self_training
-    if labeller is not None:
-        label_network = ep.models.build(labeller.name, *sizes, labeller.settings, seed=seed).to(torch_device)
+    if label_spec is not None:
+        label_network = ep.models.build(label_spec.name, *sizes, label_spec.settings, seed=seed).to(torch_device)
     views = splitter(graph).to(torch_device)
     with _keep_progress(network, paths), warnings.catch_warnings(), log or nullcontext():
         # Printed below and stored in the result.
@@ -183,7 +184,7 @@ class _Paths(NamedTuple):
         return paths
 
 
-class _Labeller(NamedTuple):
+class _LabelModel(NamedTuple):
     """Model that predicts pseudo-labels."""
 
     name: str
@@ -231,30 +232,30 @@ def _choose_training(
             chosen = replace(chosen, threat=replace(chosen.threat, attack=changed))
         else:
             chosen_attack = changed
-    check_threat_settings(chosen.config, make_threat(chosen_attack, *budget, chosen.threat))
+    check_threat_settings(chosen.config, make_threat(chosen_attack, *budget, chosen.threat), settings)
     return chosen, chosen_attack
 
 
-def _choose_labeller(
+def _choose_label_model(
     preset: Preset, name: str | None, settings: Sequence[str], self_training: bool | None
-) -> _Labeller | None:
+) -> _LabelModel | None:
     """Return the label model of the options; None for the default of the preset."""
     parsed: dict[str, Any] = parse_settings(settings)
     if parsed and name is None:
-        if preset.labeller is None:
+        if preset.label_model is None:
             raise ValueError(f"expected --label-model together with --label-set {' '.join(settings)}, got None")
-        name, parsed = preset.labeller, {**preset.labeller_settings, **parsed}
+        name, parsed = preset.label_model, {**preset.label_model_settings, **parsed}
     if name is None:
         return None
     if self_training is False:
         raise ValueError(f"expected no --label-model with --no-self-training, got {name}")
     ep.models.build(name, 1, 2, parsed)
-    return _Labeller(name, parsed)
+    return _LabelModel(name, parsed)
 
 
 @contextmanager
 def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
-    """Save the last finite parameters if training diverges; tell how to resume if it is interrupted."""
+    """Save the last finite parameters if training diverges; print how to resume after an interrupt."""
     import torch
 
     from edgeproof.training.checkpoint import sibling_files
@@ -266,7 +267,7 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
         # Without a change, no epoch has finished and there is nothing to save.
         if any(not torch.equal(initial[name], value) for name, value in network.state_dict().items()):
             ep.save(network, paths.last_good)
-            print_line(f"saved the parameters named below to {paths.last_good}")
+            print_line(f"saved the restored parameters to {paths.last_good}")
         raise
     except KeyboardInterrupt:
         if paths.checkpoint.exists() or sibling_files(paths.checkpoint):

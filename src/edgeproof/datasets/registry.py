@@ -74,13 +74,13 @@ def available() -> list[str]:
 def load(name: str, root: str | Path | None = None, *, largest_component: bool = True) -> Data:
     """Load a dataset by name: undirected, without self-loops or duplicate edges, with float32 features.
 
-    Its archive is searched in ``root``, the folder in the environment variable ``EDGEPROOF_DATA``, and the user's cache, in
+    The archive is looked up in ``root``, the folder in the environment variable ``EDGEPROOF_DATA``, and the user's cache, in
     this order. If none of them has it, it is downloaded, checked against the expected numbers of nodes, edges and classes,
     and stored in ``root`` if given, otherwise in the cache. ``csbm`` is generated: the paper's heterophilous graph, seed 0.
 
     Args:
         name: One of :func:`available`.
-        root: Folder to search first and to store downloads in.
+        root: Folder that is searched first and that downloads are stored in.
         largest_component: Whether to keep only the largest connected component, as the paper does.
 
     Returns:

@@ -25,7 +25,7 @@ _USUAL_MARGINS = (0.05, 10.0)
 
 
 class EvaluationWarning(EdgeproofWarning):
-    """Reason to doubt the figures of an evaluation."""
+    """Sign that an evaluation overestimates robustness or is unreliable."""
 
 
 def random_output(model: nn.Module, data: Data) -> str | None:
@@ -39,7 +39,7 @@ def random_output(model: nn.Module, data: Data) -> str | None:
     changed = float((first.argmax(dim=1) != second.argmax(dim=1)).double().mean())
     return (
         f"the model has random outputs: two runs on the same graph give different logits and {changed:.1%} different "
-        "predictions, so gradients of one run do not hold for the next. Remove the randomness in evaluation mode"
+        "predictions, so gradients of one run are not valid for the next. Remove the randomness in evaluation mode"
     )
 
 

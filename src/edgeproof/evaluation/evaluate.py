@@ -1,4 +1,4 @@
-"""Robustness evaluation: the lowest accuracy over a suite of attacks, with checks of its own reliability."""
+"""Robustness evaluation: the lowest accuracy over a suite of attacks, with self-checks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Evaluation:
         clean_accuracy: Accuracy of the target nodes on the clean graph.
         rows: Score of the best restart of every attack at every budget.
         worst: Result of lowest accuracy by epsilon.
-        warnings: Reasons to doubt the figures, with their codes.
+        warnings: Warnings of the self-checks, with their codes.
         results: Results behind ``rows``, by attack and epsilon.
         local: Local budgets as passed to :func:`evaluate`.
         count: Edges that epsilon is a fraction of.
@@ -118,9 +118,9 @@ def evaluate(
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) has nothing to tune. It also tries flips found on a surrogate
-    that imitates the model, and improves the best flips of all attacks by a local search. Results within a smaller budget count
-    for the larger ones. Signs that the figures overestimate robustness are issued as
+    The standard suite (:func:`edgeproof.attacks.suite.standard`) has nothing to tune. It also applies flips found on a
+    surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
+    smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
     :class:`~edgeproof.evaluation.EvaluationWarning`.
 
     Args:

@@ -70,7 +70,7 @@ class Result:
         environment: Software and hardware; see :func:`describe_environment`.
         threat: Threat model: ``local``, ``count``, the ``budgets`` by epsilon, and the ``attacks`` with all their settings;
             empty without attacks.
-        warnings: Reasons to doubt the scores.
+        warnings: Warnings about the scores.
         schema: Version of the file format.
     """
 
@@ -100,7 +100,7 @@ class Result:
 
     @classmethod
     def read(cls, path: str | Path) -> Result:
-        """Read a JSON file; raise ``ValueError`` for anything that :meth:`write` would not have written."""
+        """Read a JSON file; raise ``ValueError`` if it is not a valid result file."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
@@ -153,7 +153,7 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
 
 
 def describe_environment(device: torch.device | str = "cpu") -> dict[str, str]:
-    """Return everything that rounding, and so the course of training, depends on: versions, device, threads and code."""
+    """Describe versions, device, threads and code: rounding, and therefore training, depends on them."""
     device = torch.device(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
     return {

@@ -19,7 +19,7 @@ def fit_surrogate(model: nn.Module, data: Data, *, seed: int) -> GCN:
     Flips found on the surrogate often transfer to ``model`` where its own gradients vanish or mislead.
 
     Args:
-        model: Model to imitate.
+        model: Model whose predictions are fitted.
         data: Clean graph.
         seed: Seed of the initial parameters.
     """

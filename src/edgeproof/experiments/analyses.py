@@ -1,4 +1,4 @@
-"""Measurements for figures and studies: learned filters, diffusion, nodes at which attacks succeed, and logit margins."""
+"""Measurements for figures and studies: learned filters, diffusion, degrees of misclassified nodes, and logit margins."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LearnedFilter(Measurement):
 @register("diffusion")
 @dataclass(frozen=True)
 class DiffusionMatrix(Measurement):
-    """Total diffusion between the nodes of a small graph, together with the graph, so that it can be drawn."""
+    """Total diffusion matrix of a small graph, stored with the graph for drawing."""
 
     def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
         return self.of(coefficients(model), split.test.data)

@@ -28,7 +28,7 @@ from edgeproof.training import Memorizing
 @register("memorizing")
 @dataclass(frozen=True)
 class MemorizingAccuracy(Measurement):
-    """Accuracy of :class:`edgeproof.training.Memorizing` around the model, on the clean graph and under one attack.
+    """Accuracy of the model wrapped in :class:`edgeproof.training.Memorizing`, on the clean graph and under one attack.
 
     The defence has no gradient, so the attack perturbs the graph against the model itself.
 
@@ -79,7 +79,7 @@ class PygRobustAccuracy(Measurement):
     Args:
         epsilons: Budgets as fractions of the edges at the test nodes, ascending.
         steps: Number of steps.
-        resampling_steps: Number of the first steps, those after which the block is resampled.
+        resampling_steps: Number of first steps, after which the block is resampled.
         block_size: Number of candidate pairs.
         loss: Loss of the attack.
     """
@@ -138,7 +138,7 @@ class PygRobustAccuracy(Measurement):
 @register("class_accuracy")
 @dataclass(frozen=True)
 class ClassAccuracy(Measurement):
-    """Numbers of correctly classified nodes and of all nodes, class by class, on the unperturbed graph.
+    """Numbers of correctly classified nodes and of all nodes per class, on the unperturbed graph.
 
     Tables show the mean accuracy of the classes.
 

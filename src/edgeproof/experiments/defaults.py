@@ -1,4 +1,4 @@
-"""The defaults that identities of version 3 omit: a frozen copy, not the defaults of the code.
+"""Defaults that identities of version 3 omit: a frozen copy, independent of the defaults in the code.
 
 Never change an entry. A test compares this table with the code: when a setting is new, add it here with the value that all
 earlier results had; when a default of the code has changed on purpose, list it in that test.
@@ -22,7 +22,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "validate_every": 1,
         "epsilon_warmup": 0,
         "warm_start": False,
-        "clean_share": 0.0,
+        "clean_weight": 0.0,
         "averaging": 0.0,
         "label_models": 1,
         "label_weight_decay": 0.0,

@@ -14,7 +14,7 @@ from edgeproof.experiments.store import Store
 from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import stored_model
 
-# Guesses in seconds on two cores, for work without stored run times: by kind, and for training by attack.
+# Default estimates in seconds on two cores, used without stored run times: by kind, and for training by attack.
 _GUESSES = {
     "clean": 1.0,
     "attack": 120.0,
@@ -31,13 +31,13 @@ _GUESS_OTHER_ATTACK = 2400.0
 # Factors for a GPU and for graphs of the size of ogbn-arxiv.
 _GPU, _LARGE = 0.1, 10.0
 _LARGE_GRAPHS = ("ogbn-arxiv", STAND_IN)
-# Trainings usually stop after this number of epochs, and attacks have this number of steps; guesses scale below it.
+# Typical number of epochs of a training and of steps of an attack; default estimates are scaled down below it.
 _USUAL_EPOCHS, _USUAL_STEPS = 1000, 400
 
 # Kind, its settings, the number of epochs, the attack in training, the dataset and the model: the first entries have the
 # largest effect on the run time.
 Signature = tuple[str, str, str, str, str, str]
-# Entries that have to agree for a stored run time to be used.
+# Entries that must be equal for a stored run time to be used.
 _REQUIRED = 4
 
 
@@ -59,26 +59,26 @@ class Times:
                 for length in range(_REQUIRED, len(signature) + 1):
                     self._seconds[signature[:length]].append(record.seconds)
 
-    def estimate(self, jobs: Iterable[Job], *, anew: bool = False) -> tuple[float, int]:
+    def estimate(self, jobs: Iterable[Job], *, retrain: bool = False) -> tuple[float, int]:
         """Estimate the run time of jobs, one after the other.
 
         Args:
             jobs: The jobs.
-            anew: Whether stored models would be trained again.
+            retrain: Whether stored models are retrained.
 
         Returns:
             Seconds, and the number of jobs that are estimated from the same kind of work on the same type of device only.
         """
         total, known = 0.0, 0
         for job in jobs:
-            trained = not anew and stored_model(job.run, self._store) is not None
+            trained = not retrain and stored_model(job.run, self._store) is not None
             identities = [*([] if trained else [job.run.identity]), *(task.identity for task in job.tasks)]
             total += sum(map(self._expected, identities))
             known += all(_signature(identity) in self._seconds for identity in identities)
         return total, known
 
     def _expected(self, identity: Mapping[str, Any]) -> float:
-        """Return the mean of the most similar results, or a guess."""
+        """Return the mean run time of the most similar results, or the default estimate."""
         signature = _signature(identity)
         for length in range(len(signature), _REQUIRED - 1, -1):
             if signature[:length] in self._seconds:

@@ -28,7 +28,7 @@ Factory = Callable[..., nn.Module]
 
 
 def make_split(run: Run, data: Data) -> Split:
-    """Divide the nodes of a graph by the rule and the seed of a run."""
+    """Return the split of a run: its rule applied with its seed."""
     spec: SplitSpec = run.split
     if spec.kind == "provided":
         mask = data.get("train_mask")
@@ -63,7 +63,7 @@ def check_runs(runs: Iterable[Run]) -> None:
 
 
 def load_factory(name: str) -> Factory:
-    """Import the function that ``module:factory`` names, from the current folder or an installed module."""
+    """Import the function given as ``module:factory``, from the current folder or an installed module."""
     module_name, _, factory_name = name.partition(":")
     # As `python -m` does: the current folder comes first.
     sys.path.insert(0, "")
@@ -112,10 +112,10 @@ def train_run(
     """Train the model of a run.
 
     Args:
-        run: What to train.
+        run: Specification of the run.
         split: The split of the run.
         device: Device to train on.
-        checkpoint: A file for the state of an unfinished training, to resume from.
+        checkpoint: Checkpoint file; an unfinished training resumes from it.
         factory: The factory of the model; imported by default.
 
     Returns:
@@ -128,11 +128,11 @@ def train_run(
     preset = training.preset
     labels: Any = False
     if preset.self_training:
-        labeller = model
-        if preset.labeller is not None:
-            settings = dict(preset.labeller_settings)
-            labeller = models.build(preset.labeller, *sizes, settings, seed=run.training_seed).to(device)
-        labels = pseudo_labels(labeller, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
+        label_model = model
+        if preset.label_model is not None:
+            settings = dict(preset.label_model_settings)
+            label_model = models.build(preset.label_model, *sizes, settings, seed=run.training_seed).to(device)
+        labels = pseudo_labels(label_model, split, preset=training.label_config, checkpoint=checkpoint, progress=False)
     history = train(model, split, self_training=labels, preset=preset, checkpoint=checkpoint, progress=False)
     return model, history
 

@@ -1,8 +1,8 @@
 """Identities of results: explicit, versioned dictionaries that omit everything equal to its default.
 
-A result is found again by the hash of its identity. What an identity omits has the value in :data:`DEFAULTS`, whatever the
-defaults of the code are today. So a new option with a default changes no identity, and a changed default makes new results
-explicit instead of mixing them up with old ones.
+Results are stored under the hash of their identity. An omitted setting has its value in :data:`DEFAULTS`, even if the default
+in the code has changed since. Therefore a new option with a default changes no identity, and after a change of a default the
+identities of new results contain the setting, so that they are not confused with old results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 3
 
 
 def key_of(identity: Mapping[str, Any]) -> str:
-    """Return the name of a result: a hash of its identity that does not depend on the order of entries.
+    """Return the key of a result: a hash of its identity that does not depend on the order of entries.
 
     >>> key_of({"model": "GCN", "seed": 0}) == key_of({"seed": 0, "model": "GCN"})
     True
@@ -34,12 +34,12 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 
 def non_default(owner: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries that an identity has to spell out.
+    """Return the settings that differ from their defaults, which identities contain.
 
     Args:
         owner: Key of :data:`DEFAULTS`.
         values: All settings of the owner.
-        defaults: The defaults in the code; they count only for settings that :data:`DEFAULTS` does not list.
+        defaults: Defaults in the code, used only for settings that :data:`DEFAULTS` does not list.
 
     >>> non_default("TrainConfig", {"lr": 0.1, "patience": 200, "new_option": None}, {"new_option": None})
     {'lr': 0.1}
@@ -50,7 +50,7 @@ def non_default(owner: str, values: Mapping[str, Any], defaults: Mapping[str, An
 
 
 def plain(value: Any, like: object = None) -> Any:
-    """Return a value as JSON has it: tuples become lists, and integers become floats where ``like`` is one."""
+    """Convert a value to its JSON form: tuples become lists, and integers become floats where ``like`` is a float."""
     if isinstance(value, (tuple, list)):
         return [plain(entry) for entry in value]
     if isinstance(value, Mapping):

@@ -23,13 +23,13 @@ from edgeproof.experiments.spec import AttackSpec
 from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.splits import Split, View
 
-# Largest certified radii that are stored: all that the paper prints, and those in between.
+# Largest certified radii to store; they cover all radii that the paper prints.
 MAX_ADDED, MAX_DELETED = 4, 7
-# Radii that tables of sweeps show.
+# Radii shown in tables of sweeps.
 SHOWN_RADII = ((0, 0), (3, 0), (0, 5))
-# Nodes that can be measured.
+# Names of the measurable sets of nodes.
 VIEWS = ("test", "val")
-# Largest number of tasks that the samples of one certificate are divided into.
+# Maximum number of tasks per certificate.
 MAX_PARTS = 10
 
 
@@ -207,7 +207,7 @@ class CertifiedAccuracy(Measurement):
         return _certified(certificate)
 
     def num_parts(self, min_samples: int) -> int:
-        """Number of tasks to divide the samples into, with at least ``min_samples`` each."""
+        """Number of tasks among which the samples are divided, with at least ``min_samples`` each."""
         return max(1, min(MAX_PARTS, self.samples // min_samples))
 
     def count_part(self, model: nn.Module, split: Split, seed: int, part: int, parts: int) -> CountsPart:
@@ -216,13 +216,13 @@ class CertifiedAccuracy(Measurement):
         return self.smoothing.sample_part(*given, choosing_samples=self.choosing_samples)
 
     def combine(self, parts: Sequence[CountsPart], split: Split) -> dict[str, Any]:
-        """Return from all parts what :meth:`measure` would."""
+        """Combine the counts of all parts into the result of :meth:`measure`."""
         labels = node_labels(split.test.data, split.test.nodes)
         return _certified(self.smoothing.certify_counts(join_parts(parts), self.alpha, labels=labels))
 
     @staticmethod
     def check_checkpoint(path: Path) -> None:
-        """Raise ``ValueError`` unless the file holds counts to continue from."""
+        """Raise ``ValueError`` unless the file contains counts of this certificate."""
         ClassCounts.load(path)
 
     @staticmethod
@@ -243,7 +243,7 @@ class CertifiedAccuracy(Measurement):
 
 
 def radii() -> list[tuple[int, int]]:
-    """Return the numbers of added and deleted edges that certified accuracies are stored for."""
+    """Return the radii (added and deleted edges) of the stored certified accuracies."""
     return [(added, deleted) for added in range(MAX_ADDED + 1) for deleted in range(MAX_DELETED + 1)]
 
 
@@ -262,7 +262,7 @@ def view_of(split: Split, nodes: str) -> View:
 
 
 def check_view(nodes: str) -> None:
-    """Raise unless :func:`view_of` knows the name."""
+    """Raise for names that :func:`view_of` does not support."""
     if nodes not in VIEWS:
         raise unknown_name("nodes", nodes, VIEWS)
 

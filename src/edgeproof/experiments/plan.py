@@ -1,4 +1,4 @@
-"""Plans: which results the store lacks, and the jobs that compute them."""
+"""Plans: results missing from a store, and the jobs that compute them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def jobs_of(tasks: Iterable[Task]) -> list[Job]:
 
 
 def missing_jobs(jobs: Iterable[Job], store: Store) -> list[Job]:
-    """Return jobs for all results that the store does not have, one per run."""
+    """Return jobs for all results missing from the store, one per run."""
     return jobs_of(task for job in jobs for task in job.tasks if store.get(task.identity) is None)
 
 
 def remaining(job: Job, store: Store) -> Job:
-    """Return the job without the measurements that the store has."""
+    """Return the job without the stored measurements."""
     return Job(job.run, tuple(task.measurement for task in job.tasks if store.get(task.identity) is None))

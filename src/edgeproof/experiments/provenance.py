@@ -15,16 +15,16 @@ from edgeproof.experiments.sweep import describe_measurement, describe_run
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a model was trained, in words.
+    """Description of how a model was trained.
 
     Args:
         dataset: Name of the graph.
         model: Name of the model.
-        training: Training in words, such as ``"LRBCD 0.2"``.
+        training: Short description of the training, such as ``"LRBCD 0.2"``.
         splits: Protocol, or ``"transductive"``.
         seed: Seed of the run.
         max_epochs: Largest number of epochs, if it is not the default.
-        text: All of it in one line.
+        text: Complete description in one line.
     """
 
     dataset: str
@@ -62,19 +62,19 @@ def weights_of(record: Record) -> str:
 def measured_on_several_models(
     store: Store, describe: Callable[[Mapping[str, Any]], str] = describe_measurement
 ) -> dict[Provenance, list[list[str]]]:
-    """Find trainings whose results are, or may be, of more than one model, because it was trained again.
+    """Find trainings whose results belong, or may belong, to more than one model, because the model was retrained.
 
     Args:
         store: The results.
         describe: Returns the name of a measurement from its identity.
 
     Returns:
-        For each of these trainings, the measurements of each model; last, with a question mark, those of an unknown model.
+        The measurements of each model by training. Those of an unknown model come last, marked with a question mark.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     runs = {}
     for record in store.records():
-        # Values that were taken from the record of a training belong to the model of that training.
+        # Values taken from a training record belong to the model of that training.
         if record.kind != "training" and "training" not in record.notes:
             label, weights, key = describe(record.identity), weights_of(record), key_of(record.run)
             runs[key] = Provenance.of(record.run)

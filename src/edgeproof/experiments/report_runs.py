@@ -16,7 +16,7 @@ from edgeproof.report import reading
 from edgeproof.report.filters import Filter
 from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run
 
-# Kinds of measurements that the report does not show.
+# Kinds of measurements not shown in the report.
 _NOT_SHOWN = ("class_accuracy", "degrees", "diffusion", "margins", "memorizing", "pyg_prbcd")
 
 

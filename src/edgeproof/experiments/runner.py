@@ -1,4 +1,4 @@
-"""Execution of jobs with progress; results are kept, so interrupted work continues when it is started again."""
+"""Run jobs with a progress bar. Every result is stored as soon as it is computed, so interrupted runs resume."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from edgeproof.experiments.worker import keep, measure_without_model
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user interrupted the jobs; the message says how many are done and how to continue."""
+    """Raised when the user interrupts the jobs. The message states how many are done and how to resume."""
 
 
 def run_jobs(engine: Engine, jobs: Sequence[Job], store: Store, command: str, *, progress: bool = True) -> None:
-    """Run jobs and keep their results.
+    """Run jobs and store their results.
 
     Args:
-        engine: Where to run them.
+        engine: Engine that runs the jobs.
         jobs: The jobs.
-        store: Where results go.
-        command: Command to write down in results.
+        store: Store for the results.
+        command: Command to record in results.
         progress: Whether to show a progress bar on terminals.
 
     Raises:
-        JobFailedError: At the end, if some jobs failed.
-        Interrupted: If the user interrupted them.
+        JobFailedError: If some jobs failed, after all others have run.
+        Interrupted: If the user interrupts the jobs.
     """
     jobs = run_without_models(jobs, store, command)
     done = 0
@@ -54,7 +54,7 @@ def run_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[
     """Run measurements that need no model, and return the remaining jobs."""
     left = []
     for job in jobs:
-        # A graph that cannot be loaded is reported as the failure of this job when it is run.
+        # If the graph cannot be loaded, the job fails with that error when it runs.
         with suppress(OSError, ValueError):
             for product in list(measure_without_model(job, store, command)):
                 keep(product, store)
@@ -65,7 +65,7 @@ def run_without_models(jobs: Sequence[Job], store: Store, command: str) -> list[
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Accept interrupts: shells start background commands with SIGINT ignored."""
+    """Enable interrupts, because shells start background commands with SIGINT ignored."""
     ignored = (
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     )

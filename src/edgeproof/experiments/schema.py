@@ -1,4 +1,4 @@
-"""Checks of stored values, so that no damaged result reaches a table or a figure."""
+"""Checks of stored values, so that tables and figures contain no damaged results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgeproof.experiments.sweep import KINDS
 
 
 def check_values(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Raise unless the values are those of a result with this identity."""
+    """Raise unless the values are valid for a result with this identity."""
     kind = identity["kind"]
     if kind == "training":
         best, epochs = values["best_epoch"], values["epochs"]
@@ -22,7 +22,7 @@ def check_values(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None
 
 
 def check_accuracies(rows: Any, expected: Sequence[tuple[Any, ...]]) -> None:
-    """Raise unless ``rows`` has one fraction behind each of the expected positions, and nothing else."""
+    """Raise unless ``rows`` has exactly one fraction for each of the expected positions."""
     if [tuple(row[:-1]) for row in rows] != list(expected):
         raise ValueError(f"expected accuracies at {list(expected)}, got {rows!r}")
     if not all(are_numbers(row[-1:], 1) and 0 <= row[-1] <= 1 for row in rows):
@@ -36,5 +36,5 @@ def require(values: Mapping[str, Any], valid: bool) -> None:
 
 
 def are_numbers(values: Any, count: int) -> bool:
-    """Whether ``values`` holds exactly ``count`` finite numbers."""
+    """Whether ``values`` consists of ``count`` finite numbers."""
     return len(values) == count and all(map(is_number, values))

@@ -24,7 +24,7 @@ _CHANNELS = ("in_channels", "out_channels")
 
 
 def as_settings(values: Mapping[str, Any]) -> Settings:
-    """Return settings in a hashable form: pairs in the order of their names, lists as tuples.
+    """Return settings in a hashable form: pairs sorted by name, lists as tuples.
 
     >>> as_settings({"steps": 20, "block_size": 1000})
     (('block_size', 1000), ('steps', 20))
@@ -75,7 +75,7 @@ class AttackSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The name, and the settings that identities spell out."""
+        """The name, and the settings that differ from their defaults."""
         return dict(_attack_identity(self))
 
 
@@ -115,12 +115,12 @@ class DatasetSpec:
 
     @property
     def label(self) -> str:
-        """The name; of a file without its folder and ending."""
+        """The name, or the stem of a file name."""
         return Path(self.name).stem if self.is_file else self.name
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The label and the fingerprint; the folder of a file does not matter."""
+        """The label and the fingerprint; independent of the folder of a file."""
         changed = non_default("dataset", {"largest_component": self.largest_component}, {})
         entries = {"name": self.label, "graph": self.fingerprint}
         return {**{name: value for name, value in entries.items() if value is not None}, **changed}
@@ -128,14 +128,14 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class SplitSpec:
-    """A rule that divides nodes into training, validation and test nodes; the seed of the run draws them.
+    """A rule that divides nodes into training, validation and test nodes; sampling uses the seed of the run.
 
     Args:
         kind: ``"inductive"`` or ``"transductive"``, see :mod:`edgeproof.splits`; or ``"provided"``, inductive by the masks of
-            the dataset. Of several provided splits, the seed selects one.
+            the dataset. If there are several provided splits, the seed selects one.
         train_per_class: Number of labelled training nodes per class.
         val_per_class: Number of validation nodes per class.
-        test_fraction: Fraction of each class that is tested (inductive).
+        test_fraction: Fraction of each class used as test nodes (inductive).
         protocol: ``"strict"`` or ``"as_released"``, see :func:`edgeproof.splits.by_protocol` (inductive).
         test_on_val: Whether to test on the validation nodes (provided).
     """
@@ -165,7 +165,7 @@ class SplitSpec:
 
     @property
     def title(self) -> str:
-        """The kind with the entries that differ from the defaults, for tables."""
+        """The kind and the entries that differ from the defaults, for tables."""
         return self.kind + in_brackets({name: value for name, value in self.identity.items() if name != "kind"})
 
     @property
@@ -180,7 +180,7 @@ class SplitSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The entries that identities spell out; those without effect are left out."""
+        """The entries that differ from their defaults, without those that have no effect."""
         used = {
             "inductive": ("train_per_class", "val_per_class", "test_fraction", "protocol"),
             "transductive": ("train_per_class", "val_per_class"),
@@ -220,7 +220,7 @@ class ModelSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The name, and the settings that identities spell out."""
+        """The name, and the settings that differ from their defaults."""
         if self.is_factory:
             return without_empty({"name": self.name, "settings": plain(dict(self.settings))})
         return dict(_model_identity(self))
@@ -249,20 +249,20 @@ def model_identity(model: models.GraphModel, standard: models.GraphModel) -> dic
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """A way to train.
+    """Specification of a training.
 
     Args:
-        name: A title for tables; by default one that describes the settings. It is not part of identities.
+        name: Title for tables, not part of identities. Default: a description of the settings.
         preset: One of :data:`edgeproof.training.PRESETS`.
         config: Settings of :class:`~edgeproof.training.TrainConfig` that differ from the preset, without the seed.
-        attack: The attack to train against; None for that of the preset, if it has one.
+        attack: The attack to train against. Default: that of the preset, if any.
         epsilon: Budget of the attack as a fraction of the edges.
         local: Budget of each node as a factor of its degree; None for no local budgets.
         count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
-        self_training: Whether to label unlabelled nodes first; None to follow the preset.
+        self_training: Whether to train on pseudo-labels. Default: as in the preset.
         label_config: Settings of the label models that differ from ``config``.
-        label_model: Architecture of the label models, one of :func:`edgeproof.models.available`; None for that of the preset,
-            if it has one, else that of the trained model.
+        label_model: Architecture of the label models, one of :func:`edgeproof.models.available`. Default: that of the preset,
+            if any, otherwise that of the trained model.
     """
 
     name: str = ""
@@ -282,7 +282,7 @@ class TrainingSpec:
                 f"expected label_model as one of {', '.join(models.available())}, got {self.label_model.name}"
             )
         if any(name == "seed" for name, _ in (*self.config, *self.label_config)):
-            raise ValueError("expected no seed in the settings of a training: it is that of the run")
+            raise ValueError("expected no seed in the settings of a training: the seed of the run is used")
         # Raises for settings that do not fit together.
         self.identity  # noqa: B018
 
@@ -294,7 +294,7 @@ class TrainingSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that identities spell out, of the preset and of the specification together."""
+        """The combined settings of preset and specification that differ from their defaults."""
         return dict(_training_identity(self))
 
 
@@ -321,7 +321,7 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
     preset = configure(training.preset, dict(training.config))  # type: ignore[arg-type]
     attack = None if training.attack is None else training.attack.build()
     threat = make_threat(attack, training.epsilon, training.local, training.count, preset.threat)
-    check_threat_settings(preset.config, threat)
+    check_threat_settings(preset.config, threat, dict(training.config))
     self_training = preset.self_training if training.self_training is None else training.self_training
     if self_training is None:
         self_training = threat is not None
@@ -330,7 +330,7 @@ def resolve(training: TrainingSpec) -> ResolvedTraining:
         if not self_training:
             raise ValueError("expected label_model only with self_training=True")
         chosen = training.label_model
-        preset = replace(preset, labeller=chosen.name, labeller_settings=dict(chosen.settings))
+        preset = replace(preset, label_model=chosen.name, label_model_settings=dict(chosen.settings))
     label_preset = configure(replace(preset, threat=None), dict(training.label_config))  # type: ignore[arg-type]
     return ResolvedTraining(replace(preset, threat=threat, self_training=self_training), label_preset.config)
 
@@ -351,9 +351,9 @@ def training_identity(training: ResolvedTraining) -> dict[str, Any]:
     if training.preset.self_training:
         entries["self_training"] = True
         entries["label_config"] = {name: value for name, value in labels.items() if value != config[name]}
-        if training.preset.labeller is not None:
+        if training.preset.label_model is not None:
             entries["label_model"] = ModelSpec(
-                training.preset.labeller, as_settings(training.preset.labeller_settings)
+                training.preset.label_model, as_settings(training.preset.label_model_settings)
             ).identity
     return without_empty(entries)
 

@@ -1,4 +1,4 @@
-"""Results on disk, each found by the hash of its identity.
+"""Results on disk, stored under the hash of their identity.
 
 A store is a folder. New results are loose files, one small JSON file each, written atomically, so that several processes can
 write at once. :meth:`Store.pack` merges them into packed files: sorted JSON Lines, one file per dataset and kind. Readers use
@@ -40,7 +40,7 @@ _TYPES: dict[str, Any] = {
 
 
 class StoreWarning(EdgeproofWarning):
-    """An entry of a store cannot be used."""
+    """Warning about an unusable entry of a store."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Record:
     """One result.
 
     Args:
-        identity: Everything that determines the result; see :mod:`edgeproof.experiments.identity`.
+        identity: All settings that determine the result; see :mod:`edgeproof.experiments.identity`.
         values: The result.
         command: The command that produced it.
         environment: Machine and versions.
         seconds: Run time.
-        notes: Further facts, such as the settings and the course of a training; they determine nothing.
+        notes: Further information, such as settings and metrics of a training; not part of the identity.
     """
 
     identity: dict[str, Any]
@@ -108,7 +108,7 @@ class Record:
 
     def content(self) -> dict[str, Any]:
         """Return the serialized record."""
-        # As it is read again: keys that are not text become text.
+        # Convert as JSON does: keys that are not strings become strings.
         entries = json.loads(json.dumps(asdict(self)))
         return {"schema": SCHEMA, **entries, "digest": digest_of(entries)}
 
@@ -119,15 +119,15 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 
 class Store:
-    """A folder of results and of the models behind them.
+    """A folder of results and trained models.
 
     Args:
-        root: The folder; created when something is first put into it.
+        root: The folder; created on the first write.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        # Records of packed files that have been read, with the state of the file at that time.
+        # Records of packed files already read, with the state of each file at that time.
         self._packed: dict[Path, tuple[object, dict[str, Record]]] = {}
 
     def path(self, identity: Mapping[str, Any]) -> Path:
@@ -140,11 +140,11 @@ class Store:
         return self.root / f"{dataset}-{identity['kind']}.jsonl"
 
     def model_path(self, identity: Mapping[str, Any]) -> Path:
-        """Path of the model that a training with this identity produced."""
+        """Path of the model trained with this identity."""
         return self.root / "models" / f"{key_of(identity)}.safetensors"
 
     def checkpoint_path(self, identity: Mapping[str, Any], device: str) -> Path:
-        """Path of the state of an unfinished training; it cannot be resumed on another kind of device."""
+        """Path of the checkpoint of an unfinished training, which can only resume on the same kind of device."""
         return self.root / "models" / f"{key_of(identity)}.{device.partition(':')[0]}.checkpoint"
 
     def counts_path(self, identity: Mapping[str, Any], model: str) -> Path:
@@ -157,8 +157,8 @@ class Store:
         return self.root / "models" / f"{key_of(identity)}.{model}.counts"
 
     def get(self, identity: Mapping[str, Any]) -> Record | None:
-        """Return the result with this identity, or None if there is none that can be used."""
-        # The loose file first: packing removes it only after the packed file is complete.
+        """Return the result with this identity, or None if there is no usable one."""
+        # Check the loose file first: packing removes it only after the packed file is complete.
         record = _read_loose(self.path(identity))
         return self._read_packed(self.packed_path(identity)).get(key_of(identity)) if record is None else record
 
@@ -178,9 +178,9 @@ class Store:
         return iter([found[key] for key in sorted(found)])
 
     def pack(self) -> tuple[int, int]:
-        """Merge all loose files into packed files, which do not depend on the order in which results were written.
+        """Merge all loose files into packed files. Their content does not depend on the order of writes.
 
-        Damaged loose files stay where they are; damaged lines of packed files are dropped. Both are reported.
+        Damaged loose files are kept and damaged lines of packed files are dropped, both with a warning.
 
         Returns:
             The number of merged results, and of packed files.

@@ -50,7 +50,7 @@ class SweepTable:
 
 
 def summarize(sweep: Sweep, store: Store) -> SweepTable:
-    """Return the table of a sweep as far as the store has its results."""
+    """Return the table of a sweep with all stored results."""
     prefixes = _prefixes(sweep.measurements)
     groups: dict[tuple[str, ...], list[Job]] = {}
     for job in sweep.jobs():

@@ -1,4 +1,4 @@
-"""Runs, measurements and the jobs of a sweep: which models to train, and what to measure of each."""
+"""Sweeps: combinations of runs (models to train) and measurements, and the jobs that compute them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Run:
         dataset: The graph.
         split: The rule that divides its nodes.
         model: The architecture.
-        training: How to train it.
+        training: Specification of the training.
         seed: Seed of the split, the initial parameters, training and attacks.
         restart: Number of the restart: with another number, the initial parameters and the training have another seed, on the
             same split.
@@ -60,22 +60,22 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the trained model."""
+        """All settings that determine the trained model."""
         return {"version": VERSION, "kind": "training", "run": self.entries}
 
     @property
     def name(self) -> str:
-        """Dataset, model, training, split and seed in words."""
+        """Dataset, model, training, split and seed as text."""
         return describe_run(self.entries)
 
     @property
     def graph(self) -> tuple[DatasetSpec, bool]:
-        """The dataset, and whether its masks are used: what determines the graph that has to be loaded."""
+        """The dataset, and whether its masks are used; together they determine the graph to load."""
         return self.dataset, self.split.uses_masks
 
 
 def describe_run(entries: Mapping[str, Any]) -> str:
-    """Describe the ``"run"`` entry of an identity in words; a number of epochs is named if it is not the default."""
+    """Describe the ``"run"`` entry of an identity as text, with the number of epochs if it is not the default."""
     training, split = entries.get("training", {}), entries.get("split", {})
     kind = split.get("kind", "inductive")
     rule = kind if kind == "transductive" else split.get("protocol", "strict")
@@ -86,7 +86,7 @@ def describe_run(entries: Mapping[str, Any]) -> str:
 
 
 class Measurement(ABC):
-    """One kind of measurement of a trained model, as a frozen dataclass of its settings.
+    """Base class of measurements of a trained model; a subclass is a frozen dataclass of its settings.
 
     Register a subclass with :func:`register`.
     """
@@ -101,7 +101,7 @@ class Measurement(ABC):
 
     @property
     def label(self) -> str:
-        """The kind and its settings in words."""
+        """The kind and its settings as text."""
         return describe_measurement({"kind": self.kind, **self.entries})
 
     @abstractmethod
@@ -111,8 +111,8 @@ class Measurement(ABC):
         Args:
             model: The trained model, on the device of the split.
             split: The split; its test nodes are measured unless the measurement has another setting.
-            seed: Seed of everything random.
-            checkpoint: A file for the state of an unfinished measurement.
+            seed: Seed of all random choices.
+            checkpoint: Checkpoint file of an unfinished measurement.
         """
 
     @staticmethod
@@ -125,7 +125,7 @@ class Measurement(ABC):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Titles of the columns of a table: what :meth:`accuracies` returns values for."""
+        """Titles of the table columns whose values :meth:`accuracies` returns."""
         return ()
 
     @staticmethod
@@ -139,7 +139,7 @@ KINDS: dict[str, type[Measurement]] = {}
 
 
 def register(kind: str) -> Callable[[M], M]:
-    """Return a decorator that makes a class of measurements known under a name."""
+    """Return a decorator that registers a class of measurements under a name."""
 
     def decorate(cls: M) -> M:
         cls.kind = kind
@@ -178,22 +178,22 @@ class Task:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the result."""
+        """All settings that determine the result."""
         return task_identity(self.run, self.measurement)
 
 
 def task_identity(run: Run, measurement: Measurement) -> dict[str, Any]:
-    """Return everything that determines the result of a measurement of a run."""
+    """Return all settings that determine the result of a measurement of a run."""
     return {"version": VERSION, "kind": measurement.kind, "run": run.entries, **measurement.entries}
 
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train, unless the store has it, and what to measure of it.
+    """One model to train (unless it is stored), and its measurements.
 
     Args:
-        run: How to train the model.
-        measurements: Measurements to make.
+        run: Specification of the model and its training.
+        measurements: Measurements of the model.
     """
 
     run: Run
@@ -201,24 +201,24 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The run in words."""
+        """The run as text."""
         return self.run.name
 
     @property
     def tasks(self) -> list[Task]:
-        """The measurements together with the run."""
+        """One task per measurement."""
         return [Task(self.run, measurement) for measurement in self.measurements]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All combinations of datasets, splits, models, trainings, restarts and seeds, and what to measure of each.
+    """All combinations of datasets, splits, models, trainings, restarts and seeds, each with the same measurements.
 
     Args:
         datasets: The graphs.
         models: The architectures.
-        measurements: What to measure of every model.
-        trainings: Ways to train.
+        measurements: Measurements of every model.
+        trainings: Specifications of trainings.
         splits: Rules that divide nodes.
         seeds: Seeds of the runs; tables show means over them.
         restarts: Numbers of restarts, see :class:`Run`; tables show means over them, too.

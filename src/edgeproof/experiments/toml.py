@@ -36,7 +36,7 @@ def read_sweep(path: str | Path) -> Sweep:
         path: The file.
 
     Raises:
-        ValueError: For anything that is not understood; names the place and, for an unknown key, the nearest known one.
+        ValueError: If the file is invalid. The message names the entry and, for an unknown key, the nearest known one.
 
     >>> path = getfixture("tmp_path") / "sweep.toml"
     >>> _ = path.write_text('''
@@ -69,7 +69,7 @@ def read_sweep(path: str | Path) -> Sweep:
 
 
 def parse_sweep(content: Mapping[str, Any], folder: Path) -> Sweep:
-    """Return the sweep that the content of a TOML file declares.
+    """Return the sweep declared by the content of a TOML file.
 
     Args:
         content: The parsed file.

@@ -1,4 +1,4 @@
-"""Work on one job: train a model, measure it, and hand over every result as soon as it exists."""
+"""Run one job: train a model, measure it, and yield every result as soon as it is computed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_ch
 
 @dataclass(frozen=True)
 class Product:
-    """A result, and the model behind it if it is new.
+    """A result, with the model if it was trained by this job.
 
     Args:
         record: The result.
         model: Content of the model's file.
-        epochs: Course of the training, for logs.
+        epochs: Metrics of all epochs of a training, for logs.
     """
 
     record: Record
@@ -50,12 +50,12 @@ class Product:
 
 @dataclass(frozen=True)
 class Setup:
-    """How a worker computes.
+    """Computing environment of a worker.
 
     Args:
         device: Device.
         threads: Number of CPU threads.
-        command: Command to write down in results.
+        command: Command to record in results.
     """
 
     device: str = "cpu"
@@ -67,11 +67,10 @@ def run_job(job: Job, model: bytes | None, setup: Setup, store: Store) -> Iterat
     """Yield all results of a job.
 
     Args:
-        job: What to do.
+        job: Job to run.
         model: The file of the trained model, if it exists.
         setup: How to compute.
-        store: Where a training keeps its checkpoint until its result has been taken, and a certificate its counts. Results are
-            not written there; see :func:`keep`.
+        store: Store for checkpoints of trainings and counts of certificates. Results are not written to it; see :func:`keep`.
     """
     graph, checkpoint = load_graph(*job.run.graph), store.checkpoint_path(job.run.identity, setup.device)
     if model is None:
@@ -79,7 +78,7 @@ def run_job(job: Job, model: bytes | None, setup: Setup, store: Store) -> Iterat
         model = product.model
         yield product
     assert model is not None
-    # Also those of an interrupted run, or of another one on the same disk.
+    # Include checkpoints of an interrupted process, or of another process on the same disk.
     remove_checkpoints(checkpoint)
     for task in job.tasks:
         counts = None
@@ -102,7 +101,7 @@ def train_model(
         with _configured(setup.threads):
             model, history = train_run(run, split, setup.device, file, factory)
     except CheckpointError as error:
-        # Damaged, or of another version of this library.
+        # The checkpoint is damaged, or was written by another version of this library.
         assert file is not None
         warn("EP203", f"the training restarts from the beginning: {error}", StoreWarning)
         remove_checkpoints(file)
@@ -139,7 +138,7 @@ def measure_model(
         seconds = round(time.perf_counter() - start, 2)
     environment = describe_environment(setup.device)
     product = _product(task, values, split, model, setup.command, environment, seconds)
-    # The time of a resumed certificate is not that of all its samples.
+    # The run time of a resumed certificate does not cover all its samples.
     notes = {**product.record.notes, "resumed": True} if resumed else product.record.notes
     return Product(replace(product.record, notes=notes))
 
@@ -173,7 +172,7 @@ def count_samples(
 
 
 def combine_counts(task: Task, graph: Data, model: bytes, setup: Setup, *parts: CountedPart) -> Product:
-    """Return from all parts what :func:`measure_model` would; seconds are those of all workers together."""
+    """Combine all parts into the result of :func:`measure_model`; run times of the workers are added up."""
     assert isinstance(task.measurement, CertifiedAccuracy)
     split = make_split(task.run, graph)
     start = time.perf_counter()
@@ -197,18 +196,18 @@ def _product(
     environment: dict[str, Any],
     seconds: float,
 ) -> Product:
-    # Which model: trained again on another machine, it differs in the last bits.
+    # Digest of the measured model: a model retrained on another machine differs in its last bits.
     notes = {"test_nodes": split.test.nodes.numel(), "test_nodes_seen": split.num_seen, "model": digest(model)}
     return Product(Record(task.identity, values, command, environment, seconds, notes))
 
 
 def measure_without_model(job: Job, store: Store, command: str) -> Iterator[Product]:
-    """Yield the results that need no model: the record of a training holds the diffusion that GPRGNN has learned.
+    """Yield the results that need no model: training records contain the learned coefficients of GPRGNN.
 
     Args:
-        job: The wanted measurements.
-        store: Where the record of the training may be.
-        command: Command to write down in results.
+        job: Job with the required measurements.
+        store: Store that may contain the record of the training.
+        command: Command to record in results.
     """
     record = store.get(job.run.identity)
     tasks = [task for task in job.tasks if isinstance(task.measurement, (LearnedFilter, DiffusionMatrix))]
@@ -229,13 +228,13 @@ def measure_without_model(job: Job, store: Store, command: str) -> Iterator[Prod
 def _configured(threads: int) -> Iterator[None]:
     torch.set_num_threads(threads)
     with warnings.catch_warnings():
-        # The notes of a result hold what training has to report.
+        # The notes of a training result contain the outcome of the training.
         warnings.simplefilter("ignore")
         yield
 
 
 def keep(product: Product, store: Store, log_dir: Path | None = None) -> None:
-    """Write a product into a store: the model first, so that no result lacks its model.
+    """Write a product to a store, the model first, so that every stored result has its model.
 
     Args:
         product: The product.
@@ -261,7 +260,7 @@ def _log_name(record: Record) -> str:
 
 
 def stored_model(run: Run, store: Store) -> bytes | None:
-    """Return the file of the trained model if the store has it; report one that does not match its record."""
+    """Return the file of the trained model if it is stored; warn if the file does not match its record."""
     path, record = store.model_path(run.identity), store.get(run.identity)
     if record is None or not path.exists():
         return None
@@ -273,7 +272,7 @@ def stored_model(run: Run, store: Store) -> bytes | None:
 
 
 def _is_model(content: bytes, run: Run) -> bool:
-    """Whether this is a complete model file: all that can be checked where an old record has no digest of it."""
+    """Whether this is a complete model file; the only possible check for old records without a digest."""
     try:
         model_from_bytes(content, run.model)
     except (ValueError, TypeError):
@@ -282,5 +281,5 @@ def _is_model(content: bytes, run: Run) -> bool:
 
 
 def digest(content: bytes) -> str:
-    """Return the hash by which results name their model."""
+    """Return the hash that identifies a model in results."""
     return hashlib.sha256(content).hexdigest()[:16]

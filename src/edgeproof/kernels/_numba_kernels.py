@@ -214,12 +214,13 @@ def take(
 ) -> int:
     """Select from the values in the buckets from ``low`` to below ``high``, after all higher buckets.
 
-    A value that does not fit at its nodes when its bucket is reached never will, and need not be sorted. The first value that
-    exceeds what remains of the total budget ends the selection, whether or not it fits at its nodes. Values descend, so this
-    can only be the successor of a selected value, and only if less remains than that value cost.
+    A value that exceeds the budget of a node when its bucket is reached exceeds it later, too, and need not be sorted. The
+    first value that exceeds the remaining total budget ends the selection, whether or not it fits at its nodes. Values
+    descend, so this can only be the successor of a selected value, and only if the remaining budget is less than the cost of
+    that value.
 
     Returns:
-        What remains of the total budget; -1 if the selection ended.
+        The remaining total budget; -1 if the selection ended.
     """
     begin = np.empty(high - low, dtype=np.int64)
     total = 0

@@ -27,12 +27,13 @@ def take(
 ):
     """Run Algorithm 1 on values in descending order, one row per program.
 
-    WINDOW values are examined together. A pair that does not fit at one of its nodes never will, and most do not. If all
-    candidates at a node fit together, their order does not matter and they are selected at once. Contested candidates, at a
-    node or in the total budget, are processed in groups of GROUP.
+    WINDOW values are examined together. A pair that exceeds the budget of a node exceeds it later, too, and most pairs do. If
+    all candidates at a node fit together, their order does not matter and they are selected at once. Contested candidates, at
+    a node or in the total budget, are processed in groups of GROUP.
 
-    The first value that exceeds what remains of the total budget ends the selection. Values descend, so this can only be the
-    successor of a selected value, and cannot happen as long as the largest candidate of the window would still fit at its end.
+    The first value that exceeds the remaining total budget ends the selection. Values descend, so this can only be the
+    successor of a selected value, and cannot happen while the largest candidate of the window would still fit at the end of
+    the window.
 
     Args:
         value: Values in descending order, shape ``[rows, count]``.
@@ -121,9 +122,9 @@ def take_group(
     WINDOW: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Select from a group of pairs in order; return what remains of the total budget, and whether to continue.
+    """Select from a group of pairs in order; return the remaining total budget, and whether to continue.
 
-    A pair is selected at once if it fits even when all pairs before it are selected; then the rest is examined again.
+    A pair is selected at once if it fits even when all pairs before it are selected; then the others are examined again.
     """
     own = tl.arange(0, GROUP)
     inside = first + own < num_open
@@ -149,7 +150,8 @@ def take_group(
         before_j = tl.sum(tl.where(at_j & earlier, open_cost[None, :], 0), axis=1)
         certain = open_ & (before_i + cost <= room_i) & (before_j + cost <= room_j)
         certain = certain & (left - tl.cumsum(open_cost, axis=0) >= tl.max(open_cost))
-        # The first open pair is certain, unless so little of the total remains that its successor may end the selection.
+        # The first open pair is certain, unless the remaining total budget is so small that its successor may end the
+        # selection.
         only_first = tl.sum(certain.to(tl.int32)) == 0
         if only_first:
             certain = open_ & (own == tl.min(tl.where(open_, own, GROUP)))

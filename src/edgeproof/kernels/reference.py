@@ -1,4 +1,4 @@
-"""Kernels in plain torch: available on any device, and the definition of correct.
+"""Kernels in plain torch, available on any device. They define the correct results of all backends.
 
 The kernels on pairs, thresholds, greedy selection and sampling are in the ``reference_*`` modules next to this one.
 """

@@ -61,8 +61,8 @@ def cost_of(value: Tensor, unit: int, whole: bool) -> Tensor:
 def take_in_order(cost: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor) -> tuple[Tensor, bool]:
     """Select items one after another, subject to a total budget and the budgets of both end nodes.
 
-    An item is selected if its cost fits into what remains of all three budgets. The first item that exceeds what remains
-    of the total budget ends the selection, whether or not it fits the budgets of its nodes.
+    An item is selected if its cost fits into all three remaining budgets. The first item that exceeds the remaining total
+    budget ends the selection, whether or not it fits the budgets of its nodes.
 
     All items are processed in parallel, round by round. An item is certain to be selected if it fits even when all earlier
     undecided items are selected, and certain to be rejected if it does not fit even when none of them is. Every round
@@ -100,7 +100,7 @@ def take_in_order(cost: Tensor, u: Tensor, v: Tensor, total: int, local: Tensor)
 
 
 def _end_at_total(taken: Tensor, cost: Tensor, total: int) -> tuple[Tensor, bool]:
-    """Deselect everything from the first item, selected or not, that exceeds what remains of the total budget."""
+    """Deselect all items from the first one, selected or not, that exceeds the remaining total budget."""
     used = (cost * taken).cumsum(0)
     exceeds = used + cost * ~taken > total
     return taken & (exceeds.cumsum(0) == 0), bool(exceeds.any())

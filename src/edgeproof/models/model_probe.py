@@ -80,7 +80,7 @@ class ModelCheck:
 
 
 def check_model(model: nn.Module, data: Data) -> ModelCheck:
-    """Test a model for everything that attacks assume. This takes a few forward passes and leaves the model unchanged.
+    """Test the assumptions that attacks make about a model, with a few forward passes. The model is not changed.
 
     Args:
         model: Any module called as ``model(x, edge_index)`` or ``model(x, edge_index, edge_weight)``, on the graph's device.
@@ -102,7 +102,7 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     copy_problem = _copy_problem(model)
 
     def fresh() -> nn.Module:
-        """Return a copy, so that a model that caches a graph does not cache one of these; the model if it has no copy."""
+        """Return a copy, so that the probes do not fill the model's cache; the model itself if it cannot be copied."""
         return copy.deepcopy(model) if copy_problem is None else model
 
     with torch.no_grad():

@@ -46,9 +46,9 @@ class ComparedCell:
     def differs(self, protocol: str) -> bool:
         """Whether the difference exceeds two standard errors of the difference.
 
-        :meth:`verdict` uses the error of the paper only, which a mean over three splits may exceed by chance. Errors are
-        assumed to be independent; with the same splits on both sides they are not, so fewer cells differ than should. A single
-        seed has no error and never differs.
+        :meth:`verdict` uses the standard error of the paper only, which a mean over three splits may exceed by chance. Errors
+        are assumed to be independent. With the same splits on both sides they are correlated, so this test is conservative. A
+        single seed has no error and never differs.
         """
         mean = self.ours[protocol]
         if mean is None or len(mean.values) < 2 or self.paper.mean is None or self.paper.error is None:
@@ -58,7 +58,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A table, cell by cell.
+    """Comparison of all cells of a table.
 
     Args:
         table: The table.

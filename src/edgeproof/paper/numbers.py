@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, with the training and the measurement behind each."""
+"""The numbers printed in the paper, each with its training and measurement."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ATTACKS = {"LR-BCD": "LRBCD", "PR-BCD": "PRBCD"}
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row of a table: a way of training.
+    """One row of a table: a model and its training.
 
     Args:
         setting: ``"inductive"`` or ``"transductive"``.
         dataset: Name of the graph.
         model: Name of the model.
-        self_training: Whether unlabelled nodes are labelled first.
+        self_training: Whether the model is trained on pseudo-labels.
         attack: Attack in training; None for clean training.
         epsilon: Budget of that attack.
     """
@@ -46,7 +46,7 @@ class PaperRow:
 
 
 def training_of(row: PaperRow) -> str:
-    """Describe the training of a row in words."""
+    """Describe the training of a row as text."""
     if row.attack is None:
         return "self-trained" if row.self_training else "regular"
     return f"{row.attack} {row.epsilon:g}" + ("" if row.self_training else ", no self-training")
@@ -115,7 +115,7 @@ def _by_table() -> dict[str, list[PaperNumber]]:
                 line["setting"],
                 look_up("dataset", line["dataset"], _DATASETS),
                 _MODELS.get(line["model"], line["model"]),
-                # Empty only for graphs whose nodes are all labelled, which leave nothing to label.
+                # Empty only for graphs without unlabelled nodes, where self-training does not apply.
                 line["self_training"] == "true",
                 _ATTACKS.get(line["train_attack"], line["train_attack"]) if trained else None,
                 epsilon,
@@ -132,7 +132,7 @@ def _by_table() -> dict[str, list[PaperNumber]]:
 
 
 def stands_for(dataset: str) -> str:
-    """Return the name of the graph that a generated one replaces; of any other graph its own name."""
+    """Return the name of the graph that a generated graph replaces; other names are returned unchanged."""
     return "ogbn-arxiv" if dataset == STAND_IN else dataset
 
 

@@ -1,4 +1,4 @@
-"""Plans: what tables and figures of the paper need, and what the store lacks."""
+"""Plans: required and missing results of the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Experiment(Protocol):
     """A table or a figure."""
 
     def measurements(self, *, fast: bool = False) -> list[PaperMeasurement]:
-        """Return everything that it is made from."""
+        """Return all measurements that it needs."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Selection:
         )
 
     def check(self, experiments: Iterable[Experiment], *, fast: bool = False) -> None:
-        """Raise for a name that none of these tables and figures has."""
+        """Raise for a name that occurs in none of these tables and figures."""
         needed = measurements(experiments, fast=fast)
         rows = {measurement.recipe.row for measurement in needed}
         for kind, chosen, known in (
@@ -74,7 +74,7 @@ class Selection:
 
 
 def measurements(experiments: Iterable[Experiment], *, fast: bool = False) -> list[PaperMeasurement]:
-    """Return everything that these tables and figures need, without repetitions."""
+    """Return all measurements that these tables and figures need, without repetitions."""
     return list(dict.fromkeys(needed for chosen in experiments for needed in chosen.measurements(fast=fast)))
 
 
@@ -84,6 +84,6 @@ def jobs(needed: Iterable[PaperMeasurement]) -> list[Job]:
 
 
 def missing(experiments: Sequence[Experiment], store: Store, *, fast: bool = False) -> list[Job]:
-    """Return jobs for everything that these tables and figures need and the store does not have."""
+    """Return jobs for all results that these tables and figures need and the store lacks."""
     needed = measurements(experiments, fast=fast)
     return jobs(measurement for measurement in needed if store.get(measurement.identity) is None)

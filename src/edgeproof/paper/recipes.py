@@ -53,13 +53,13 @@ _TRAINING: dict[str | tuple[str, str], dict[str, Any]] = {
     ("GPRGNN", "csbm"): {"weight_decay": 1e-2, "lr": 0.1},
     ("GPRGNN", "squirrel"): {"weight_decay": 1e-2},
     ("GPRGNN", "wikics"): {"weight_decay": 1e-4},
-    # The settings of its authors.
+    # Settings of the authors of that model.
     ("GRAND", "citeseer"): {"loss": "cross_entropy", "weight_decay": 5e-4},
 }
 FAST_EPOCHS = 60
 SAMPLES = 100_000
-# With these models every random graph needs a diffusion of its own, so fewer are drawn: the certificate remains valid, and is a
-# little weaker.
+# These models compute a new diffusion for every random graph, so fewer samples are drawn: certificates are valid, but
+# slightly weaker.
 FEWER_SAMPLES = {"SoftMedianGDC": 10_000}
 _FAST_SAMPLES = 1_000
 # Measurements by an attack under another name.
@@ -81,7 +81,7 @@ class Recipe:
         row: Row of a table.
         seed: Seed of the run.
         protocol: ``"strict"`` or ``"as_released"``; see :func:`edgeproof.splits.by_protocol`.
-        fast: Whether to train for a few epochs against a weaker attack, to try things out.
+        fast: Whether to train for a few epochs against a weaker attack, for quick tests.
     """
 
     row: PaperRow
@@ -104,7 +104,7 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the trained model."""
+        """All settings that determine the trained model."""
         return self.run.identity
 
     @property
@@ -158,7 +158,7 @@ class Recipe:
 
     @property
     def _label_config(self) -> dict[str, Any]:
-        """Settings of label models; in the transductive study they run for 500 epochs and keep the best."""
+        """Settings of label models; in the transductive study they are trained for 500 epochs, and the best epoch is kept."""
         epochs = FAST_EPOCHS if self.fast else 500
         return {"max_epochs": epochs, "patience": epochs} if self.row.setting == "transductive" else {}
 
@@ -180,7 +180,7 @@ class PaperMeasurement:
     """One measurement of one model of the paper, at all budgets or radii.
 
     Args:
-        recipe: How the model is trained.
+        recipe: Model and training.
         kind: One of :data:`KINDS`: ``"clean"``, the name of an attack, ``"smoothing"``; for figures also ``"LRBCD-global"``
             (LR-BCD without local budgets), ``"LRBCD-global-slow"`` (the same with a smaller learning rate), ``"degrees"``
             (nodes at which PR-BCD succeeds), ``"filter"`` (learned coefficients), ``"diffusion"`` (between nodes of a graph).
@@ -196,7 +196,7 @@ class PaperMeasurement:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the result."""
+        """All settings that determine the result."""
         return self.task.identity
 
     @cached_property
@@ -247,7 +247,7 @@ class PaperMeasurement:
 
 
 def kind_of(identity: Mapping[str, Any]) -> str:
-    """Return which of :data:`KINDS` a stored measurement of the paper is.
+    """Return the kind (one of :data:`KINDS`) of a stored measurement of the paper.
 
     >>> kind_of({"kind": "attack", "attack": {"name": "LRBCD", "settings": {"lr": 3.0}}})
     'LRBCD-global-slow'
@@ -280,16 +280,16 @@ def local_factor(dataset: str) -> float:
 
 
 def seeds_of(dataset: str, fast: bool = False) -> tuple[int, ...]:
-    """Return the paper's seeds; one for the fast version and for a generated graph that the paper has no numbers of."""
+    """Return the paper's seeds; one for the fast version and for generated graphs, for which the paper has no numbers."""
     return SEEDS[:1] if fast or dataset == STAND_IN else SEEDS
 
 
 def protocols_of(row: PaperRow) -> tuple[str, ...]:
-    """Return the protocols that differ for a row: the released scripts mix up the drawn splits of GPRGNN only."""
+    """Return the protocols that differ for a row: only for GPRGNN do the released scripts evaluate on another split."""
     drawn = row.setting == "inductive" and not _has_masks(row.dataset)
     return tuple(PROTOCOLS) if row.model == "GPRGNN" and drawn else ("strict",)
 
 
 def recipes(row: PaperRow, protocol: str, fast: bool = False) -> list[Recipe]:
-    """Return the models behind a row, one per seed."""
+    """Return the models of a row, one per seed."""
     return [Recipe(row, seed, protocol, fast) for seed in seeds_of(row.dataset, fast)]

@@ -17,7 +17,7 @@ from edgeproof.paper.tables import Table
 
 PROTOCOLS = ("as_released", "strict")
 _COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim", "not compared": "none"}
-_SUMMARY_TITLES = ("table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "apart")
+_SUMMARY_TITLES = ("table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "differ")
 Place = tuple[PaperRow, PaperColumn]
 
 
@@ -100,10 +100,10 @@ def in_terminal_summary(comparisons: list[TableComparison]) -> RichTable:
     label = ", fast" if any(comparison.fast for comparison in comparisons) else ""
     shown = RichTable(title=f"cells within two of the paper's standard errors / better / worse{label}")
     shown.caption = (
-        "apart: the difference exceeds two standard errors of the difference; as released / strict. "
-        "Numbers that the paper prints in several tables count in each of them."
+        "differ: the difference exceeds two standard errors of the difference; as released / strict. "
+        "Numbers printed in several tables of the paper are counted once per table."
     )
-    for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run", "apart"):
+    for title in ("table", "cells", *(protocol.replace("_", " ") for protocol in PROTOCOLS), "not run", "differ"):
         shown.add_column(title, justify="left" if title == "table" else "right", no_wrap=True)
     everything = _sum_of(comparisons)
     for comparison in (*comparisons, everything):
@@ -190,15 +190,18 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
     """
     fast = any(comparison.fast for comparison in comparisons)
     summed = _summary_lines([comparison for comparison in comparisons if comparison.table.stands_for is None])
-    fewer = ", ".join(f"those of {model}, of {samples:,}" for model, samples in FEWER_SAMPLES.items())
+    fewer = ", ".join(f"those of {model} use {samples:,}" for model, samples in FEWER_SAMPLES.items())
     lines = [
         "# Comparison with the paper, cell by cell",
         "",
-        "Made by `edgeproof reproduce show --page`; every result, with the command and machine that made it, is in the store,",
-        "`results/experiments`. A cell matches if our mean is within two of the paper's standard errors; it is apart",
-        "if the difference exceeds two standard errors of the difference.",
-        "`as_released` has the splits of the released scripts, `strict` is what conclusions may be drawn from.",
-        f"Certificates are of {SAMPLES:,} samples, but for {fewer}.",
+        "Written by `edgeproof reproduce show --page` from the store `results/experiments`, which records the command and",
+        "machine of every result.",
+        "",
+        "- A cell *matches* if our mean is within two of the paper's standard errors. It *differs* if the difference exceeds",
+        "  two standard errors of the difference.",
+        "- `as_released` uses the splits of the released scripts, for comparison with the paper. Draw conclusions from",
+        "  `strict`.",
+        f"- Certificates use {SAMPLES:,} samples; {fewer}.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
         as_text(_SUMMARY_TITLES, [[f"`{label}`", *rest] for label, *rest in summed], "markdown").rstrip(),
@@ -213,10 +216,10 @@ def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequen
             "",
             "## Trained more than once",
             "",
-            "Models are not in the repository, so later measurements use a retrained model. A GPU draws other random numbers",
-            "than a CPU, and another CPU, number of threads or version of the code rounds differently; either can move the",
-            "end of training by hundreds of epochs. These results are of more than one model (`edgeproof results show` has a",
-            "column for it); a question mark means that the model was not recorded.",
+            "The repository does not contain the models, so later measurements use retrained ones. Random numbers differ",
+            "between GPU and CPU, and rounding differs between CPUs, numbers of threads and versions of the code; both can",
+            "change the last epoch of training by hundreds. The results listed here belong to more than one model (see the",
+            "column `weights` of `edgeproof results show`); a question mark means that the model was not recorded.",
             "",
             *(
                 f"- {provenance}: {'; '.join(', '.join(kinds) for kinds in models)}"

@@ -19,7 +19,7 @@ class Table:
         number: Number in the paper; None for a table that the paper does not have.
         nickname: A short name.
         about: What it shows.
-        stands_for: Label of the table whose rows and columns this one has on a generated graph of the size of ogbn-arxiv.
+        stands_for: Label of the table that this one repeats on a generated graph of the size of ogbn-arxiv.
         numbers: The numbers; None for those of the paper under this label.
     """
 
@@ -63,7 +63,7 @@ class Table:
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
     def measurements(self, *, fast: bool = False) -> list[PaperMeasurement]:
-        """Return everything that the table is made from, under both protocols where they differ."""
+        """Return all measurements that the table needs, under both protocols where they differ."""
         return [
             PaperMeasurement(recipe, cell.column.attack)
             for cell in self.cells
@@ -93,7 +93,7 @@ STAND_INS = (
         "tab:arxiv_stand_in",
         None,
         "arxiv-table-stand-in",
-        "Stand-in for table 11: a SYNTHETIC graph of ogbn-arxiv's size, one seed; its figures are not those of ogbn-arxiv",
+        "Stand-in for table 11: a SYNTHETIC graph of ogbn-arxiv's size, one seed; these are not results on ogbn-arxiv",
         stands_for="tab:app_results_arxiv",
     ),
 )

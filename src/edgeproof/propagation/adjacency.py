@@ -308,7 +308,7 @@ class DenseGraph:
 
 
 class FixedPairsGraph:
-    """:class:`DenseGraph` in which always the same pairs are flipped.
+    """:class:`DenseGraph` with a fixed set of flipped pairs.
 
     Args:
         adjacency: Plain adjacency matrix of an undirected graph.

@@ -205,7 +205,7 @@ def _close(values: Tensor, expected: Tensor, tolerance: float) -> bool:
 
 
 def batching_is_exact(separate: Callable[[], Tensor], batched: Callable[[], Tensor]) -> bool:
-    """Test whether a model gives the graphs of a batch the logits that it gives each alone; a norm over all nodes does not.
+    """Test whether a model gives graphs in one batch the same logits as each graph alone; not so with a norm over all nodes.
 
     Args:
         separate: Runs the model on each of several different graphs.

@@ -1,8 +1,8 @@
 """Conversion of models of PyG layers, so that every message passes through :func:`~edgeproof.propagation.propagate`.
 
 A PyG layer gathers its messages internally. Each is replaced by an equivalent layer over an
-:class:`~edgeproof.propagation.Adjacency` with the same parameters. The code around the layers stays the user's own; it passes
-the graph from layer to layer and must not access it otherwise.
+:class:`~edgeproof.propagation.Adjacency` with the same parameters. The code around the layers is unchanged; it may pass the
+graph from layer to layer but must not use it otherwise.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from edgeproof.propagation.propagate import Call
 class Pairs:
     """Distinct pairs in ascending order.
 
-    The constructor trusts the order; :meth:`of` sorts and checks.
+    The constructor does not check the order; :meth:`of` sorts and checks.
 
     Args:
         u: Smaller node id of each pair, shape ``[pairs]``.

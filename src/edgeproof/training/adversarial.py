@@ -109,7 +109,7 @@ class Adversary:
 
     def __init__(self, threat: Threat, model: nn.Module, data: Data, nodes: Tensor, labels: Tensor, seed: int) -> None:
         self.attack, self.seed = threat.attack, seed
-        # Some attacks read labels of all nodes: hide those that training does not use.
+        # Some attacks read the labels of all nodes: mask those that training does not use.
         visible = torch.full_like(data.y, UNKNOWN).index_copy_(0, nodes, labels)
         self.target = make_target(
             model, Data(x=data.x, edge_index=data.edge_index, y=visible), nodes, labels, backend=None
@@ -143,7 +143,7 @@ class Adversary:
             return self.attack.find(self.target, budget, generator=generator, trace=trace, start=start)
         except torch.OutOfMemoryError as error:
             reason = str(error)
-        # Outside the handler, whose traceback keeps the memory of the failed attempt alive.
+        # Outside the handler, because its traceback holds references to the tensors of the failed attempt.
         raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._memory_advice(budget)} ({reason})")
 
     def _memory_advice(self, budget: Budget) -> str:

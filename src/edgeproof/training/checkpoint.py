@@ -71,7 +71,7 @@ class Checkpoint:
     def save(
         self, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
     ) -> None:
-        """Write everything that the rest of the run depends on, atomically."""
+        """Write the complete state of the run, atomically."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in state.best_state.items()}
         for index, moments in optimizer.state_dict()["state"].items():

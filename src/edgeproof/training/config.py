@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict
 
@@ -48,7 +48,7 @@ class TrainConfig:
             Validation always uses the full budget.
         warm_start: Whether the attack on the training graph starts at its flips of the previous epoch. With an attack of one
             step this is "free" adversarial training.
-        clean_share: Weight of the loss on the clean graph in adversarial training, in [0, 1).
+        clean_weight: Weight of the loss on the clean graph in adversarial training, in [0, 1).
         averaging: Decay of an exponential moving average of the parameters, in [0, 1); 0 for no averaging. The averaged model
             is validated and kept.
         label_models: Number of models that vote on pseudo-labels in self-training.
@@ -91,7 +91,7 @@ class TrainConfig:
         default=0, metadata={"help": "Number of epochs over which the budget rises to its full size."}
     )
     warm_start: bool = field(default=False, metadata={"help": "Start each attack at the flips of the previous epoch."})
-    clean_share: float = field(
+    clean_weight: float = field(
         default=0.0, metadata={"help": "Weight of the loss on the clean graph in adversarial training, in [0, 1)."}
     )
     averaging: float = field(
@@ -124,7 +124,7 @@ class TrainConfig:
         check_int(1, validate_every=self.validate_every, label_models=self.label_models)
         check_seed(self.seed)
         check_non_negative(lr=self.lr, weight_decay=self.weight_decay, label_weight_decay=self.label_weight_decay)
-        check_fraction(averaging=self.averaging, clean_share=self.clean_share)
+        check_fraction(averaging=self.averaging, clean_weight=self.clean_weight)
         check_bool(warm_start=self.warm_start, separate_warmup=self.separate_warmup)
         check_bool(scale_features=self.scale_features, try_starts=self.try_starts)
         if self.select not in SELECT:
@@ -193,7 +193,7 @@ class TrainSettings(TypedDict, total=False):
     validate_every: int
     epsilon_warmup: int
     warm_start: bool
-    clean_share: float
+    clean_weight: float
     averaging: float
     label_models: int
     label_weight_decay: float
@@ -214,16 +214,16 @@ class Preset:
         config: Settings of the training loop.
         threat: Default threat model; None for clean training.
         self_training: Default for self-training; None for adversarial training only, if there are unlabelled nodes.
-        labeller: Name of the label model in self-training; None for the architecture of the trained model.
-        labeller_settings: Settings of the label model.
+        label_model: Name of the label model in self-training; None for the architecture of the trained model.
+        label_model_settings: Settings of the label model.
     """
 
     description: str
     config: TrainConfig
     threat: Threat | None = None
     self_training: bool | None = False
-    labeller: str | None = None
-    labeller_settings: Mapping[str, Any] = field(default_factory=dict)
+    label_model: str | None = None
+    label_model_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.config, TrainConfig):
@@ -244,6 +244,7 @@ PRESETS = {
             patience=200,
             select="accuracy",
             max_clean_drop=0.02,
+            clean_weight=0.5,
             label_models=2,
             label_weight_decay=5e-4,
             try_starts=True,
@@ -251,7 +252,7 @@ PRESETS = {
             max_restarts=2,
         ),
         self_training=None,
-        labeller="GPRGNN",
+        label_model="GPRGNN",
     ),
     "paper": Preset("the paper's settings; clean training unless an attack is given", TrainConfig()),
     "sturdy": Preset(
@@ -267,8 +268,8 @@ PRESETS = {
         ),
         Threat(GreedyRBCD(loss="log_margin").for_training(), epsilon=1.5, local=2.0),
         self_training=True,
-        labeller="GPRGNN",
-        labeller_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
+        label_model="GPRGNN",
+        label_model_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
     ),
 }
 
@@ -297,12 +298,18 @@ def configure(preset: str | TrainConfig | Preset, settings: TrainSettings) -> Pr
         raise ValueError(f"{error}{hint if _is_valid(settings) else ''}") from error
 
 
-def check_threat_settings(config: TrainConfig, threat: Threat | None) -> None:
-    """Raise for settings that need an attack, or one that can start at given flips, if there is none."""
+def check_threat_settings(config: TrainConfig, threat: Threat | None, given: Collection[str]) -> None:
+    """Raise for settings that need an attack, or one that can start at given flips, if there is none.
+
+    Args:
+        config: All settings.
+        threat: Threat model; None for clean training.
+        given: Names of the settings that were given explicitly. A preset may have settings for adversarial training only.
+    """
     if config.warm_start and (threat is None or not isinstance(threat.attack, WarmStarting)):
         raise ValueError(f"expected warm_start only with PGD, PRBCD or LRBCD, got {threat and threat.attack!r}")
-    for name in ("clean_share", "epsilon_warmup"):
-        if threat is None and getattr(config, name):
+    for name in ("clean_weight", "epsilon_warmup"):
+        if threat is None and name in given and getattr(config, name):
             raise ValueError(f"expected {name} only with an attack to train against, got None")
 
 

@@ -55,7 +55,7 @@ def find_problem(history: History, warmup: History | None, split: Split) -> Prob
             "EP105",
             f"the main run ended far below its own warm-up on the clean validation nodes ({val_accuracy:.1%} after "
             f"{clean_val_accuracy(warmup.best):.1%}): try loss='cross_entropy', a lower learning rate (lr), a smaller epsilon, "
-            "or clean_share=0.5",
+            "or clean_weight=0.5",
             failed=True,
         )
     train_accuracy = best.train_accuracy if best.clean_train_accuracy is None else best.clean_train_accuracy

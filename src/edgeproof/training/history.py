@@ -121,7 +121,7 @@ class History:
             }
         if self.pseudo_labels is not None:
             summary |= {
-                "labeller": self.pseudo_labels.labeller,
+                "label_model": self.pseudo_labels.label_model,
                 "label_val_accuracy": self.pseudo_labels.val_accuracy,
                 "label_accuracy": self.pseudo_labels.accuracy,
                 "label_seconds": round(self.label_seconds, 2),

@@ -148,9 +148,9 @@ def _train_epoch(
     model.train()
     optimizer.zero_grad()
     objective, logits = train.objective(loss, flips)
-    if config.clean_share and flips is not None:
+    if config.clean_weight and flips is not None:
         # Not in the paper: a part of the loss is that on the clean graph.
-        objective = torch.lerp(objective, train.objective(loss)[0], config.clean_share)
+        objective = torch.lerp(objective, train.objective(loss)[0], config.clean_weight)
     metrics = {"train_loss": objective.detach(), "train_accuracy": losses.accuracy(logits, train.labels)}
     guard.check(epoch, metrics)
     objective.backward()

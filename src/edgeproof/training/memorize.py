@@ -50,7 +50,7 @@ class Memorizing(nn.Module):
         unique, inverse, count = data.x.unique(dim=0, return_inverse=True, return_counts=True)
         node_of = torch.full((len(unique),), -1, device=data.x.device)
         node_of[inverse] = torch.arange(len(inverse), device=data.x.device)
-        # Features that several nodes have identify none of them.
+        # Features shared by several nodes identify none of them.
         node_of[count > 1] = -1
         self.register_buffer("features", data.x.clone())
         self.register_buffer("clean_logits", predict(model, data))

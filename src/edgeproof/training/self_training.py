@@ -47,12 +47,12 @@ class PseudoLabels:
         labels: True labels of labelled nodes and predictions for all others, shape ``[nodes]``.
         confidence: Probability of each prediction; 1 for labelled nodes, shape ``[nodes]``.
         val_accuracy: Accuracy of the voting models on the validation nodes.
-        accuracy: Accuracy of the predictions on unlabelled nodes, by the labels in the data, which are used for nothing else;
-            None if they are unknown (-1).
+        accuracy: Accuracy of the predictions on unlabelled nodes, computed from the labels in the data, which are not used
+            otherwise; None if they are unknown (-1).
         histories: Training history of each label model.
         voters: Indices of the label models with a vote.
-        labeller: Architecture and settings of the label models.
-        warning: Reason to doubt the labels, with its code; None if there is none.
+        label_model: Architecture and settings of the label models.
+        warning: Warning about the labels, with its code; None if there is none.
     """
 
     labels: Tensor
@@ -61,7 +61,7 @@ class PseudoLabels:
     accuracy: float | None
     histories: tuple[History, ...]
     voters: tuple[int, ...]
-    labeller: str
+    label_model: str
     warning: str | None = None
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ def generate_pseudo_labels(
         accuracy=float((labels[known] == truth[known]).double().mean()) if known.numel() else None,
         histories=tuple(histories),
         voters=voters,
-        labeller=model_summary(model),
+        label_model=model_summary(model),
     )
     constant_accuracy = float(torch.bincount(val_labels).max()) / val_labels.numel()
     if beats_constant(result.val_accuracy, constant_accuracy):
@@ -217,7 +217,8 @@ def select_voters(accuracies: Sequence[float], tolerance: float = 0.1) -> tuple[
 def beats_constant(accuracy: float, constant_accuracy: float, factor: float = 1.5) -> bool:
     """Return whether label models are clearly better than the best constant prediction.
 
-    They are if they are right ``factor`` times as often, or at half of the nodes where the constant prediction is wrong.
+    Their accuracy must be at least ``factor`` times that of the constant prediction, or at least half of the nodes that the
+    constant prediction misclassifies must be classified correctly.
     """
     return accuracy >= min(factor * constant_accuracy, (1 + constant_accuracy) / 2)
 

@@ -95,7 +95,7 @@ def train(
     # Errors come before any training.
     chosen = configure(preset, settings)
     config, threat = chosen.config, make_threat(attack, epsilon, local, count, chosen.threat)
-    check_threat_settings(config, threat)
+    check_threat_settings(config, threat, settings)
     file = _check_checkpoint(checkpoint, checkpoint_every)
     if observe is not None and not callable(observe):
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
@@ -261,10 +261,12 @@ def _check_pseudo_labels(pseudo_labels: PseudoLabels, split: Split, num_classes:
 
 def _default_label_model(preset: Preset, model: nn.Module, split: Split, num_classes: int) -> nn.Module:
     """Return a label model of the preset's architecture, or the trained model if the preset has none."""
-    if preset.labeller is None:
+    if preset.label_model is None:
         return model
     parameter, num_features = next(model.parameters()), split.train.data.x.size(1)
-    label_model = build(preset.labeller, num_features, num_classes, preset.labeller_settings, seed=preset.config.seed)
+    label_model = build(
+        preset.label_model, num_features, num_classes, preset.label_model_settings, seed=preset.config.seed
+    )
     return label_model.to(parameter.device, parameter.dtype)
 
 

@@ -25,6 +25,6 @@ app = lazy_app(
 def reproduce() -> None:
     """Reproduce the tables and figures of the paper.
 
-    Each of them needs trained models (dataset, model, training, seed) and measurements of them. Every result is stored as soon
-    as it is computed, so that an interrupted run resumes.
+    A table or figure needs trained models (dataset, model, training, seed) and measurements of these models. Every result is
+    stored as soon as it is computed, so an interrupted run resumes.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeproof._catalog import DATASETS, MODELS, TRAININGS
+from edgeproof._catalog import DATASETS, FIGURES, MODELS, TABLES, TRAININGS
 from edgeproof._names import look_up
 from edgeproof.cli._options import (
     DATASET_FILTER,
@@ -32,6 +32,7 @@ Names = Annotated[
         help="Tables and figures by label (tab:results), number (1, fig1) or nickname (main); 'all' means all tables of the "
         "paper, 'figures' all figures. See edgeproof reproduce list.",
         show_default=False,
+        autocompletion=complete([*TABLES, *FIGURES, "all", "figures"]),
     ),
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Use the fast version: few epochs, weak attacks, one seed.")]

@@ -23,7 +23,7 @@ def progress_table(store: Store, engine: LocalEngine, *, fast: bool) -> RichTabl
         "measured",
         "trainings missing",
         "hours left",
-        "hours in all",
+        "total hours",
     ):
         shown.add_column(title, no_wrap=title != "about")
     times = Times(store, engine.device)
@@ -39,7 +39,7 @@ def progress_table(store: Store, engine: LocalEngine, *, fast: bool) -> RichTabl
             f"{seconds / 3600 / engine.processes:.1f}{'' if timed == len(selected) else ' ?'}"
             for selected, (seconds, timed) in (
                 (left, times.estimate(left)),
-                (complete, times.estimate(complete, anew=True)),
+                (complete, times.estimate(complete, retrain=True)),
             )
         )
         _, nickname, *number = entry.names

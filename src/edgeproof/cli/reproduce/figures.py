@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from edgeproof._catalog import FIGURES as FIGURE_NAMES
 from edgeproof._catalog import PROTOCOLS
 from edgeproof._files import check_writable
-from edgeproof.cli._options import DEFAULT_STORE, Protocol, StoreOption, check_name, check_store
+from edgeproof.cli._options import DEFAULT_STORE, Protocol, StoreOption, check_name, check_store, complete
 from edgeproof.cli._printing import command_line
 from edgeproof.cli.reproduce._common import (
     FIGURE_FORMATS,
@@ -32,7 +33,9 @@ def figures(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME", help="Figures by label (fig:karate), number (fig4) or nickname. Default: all figures."
+            metavar="NAME",
+            help="Figures by label (fig:karate), number (fig4) or nickname. Default: all figures.",
+            autocompletion=complete(FIGURE_NAMES),
         ),
     ] = None,
     page: Annotated[

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgeproof._catalog import TABLES
 from edgeproof._files import check_writable
-from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store
+from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store, complete
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
     Fast,
@@ -31,6 +32,7 @@ def show(
             metavar="NAME",
             help="Tables by label (tab:results), number (1) or nickname (main). Default: all tables.",
             show_default=False,
+            autocompletion=complete(TABLES),
         ),
     ] = None,
     output_format: Format = None,
@@ -67,9 +69,10 @@ def show(
 
 
 def _write_page(path: Path, store: Store, *, fast: bool) -> None:
-    from edgeproof.paper import STAND_INS, TABLES, compare
+    from edgeproof.paper import STAND_INS, compare
+    from edgeproof.paper import TABLES as PAPER_TABLES
     from edgeproof.paper.render import page, several_models
 
     check_writable(path)
-    comparisons = [compare(table, store, fast=fast) for table in (*TABLES, *STAND_INS)]
+    comparisons = [compare(table, store, fast=fast) for table in (*PAPER_TABLES, *STAND_INS)]
     path.write_text(page(comparisons, several_models(store, fast=fast)), encoding="utf-8")

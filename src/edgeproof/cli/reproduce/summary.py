@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store
+from edgeproof._catalog import TABLES
+from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store, complete
 from edgeproof.cli._printing import print_table
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
@@ -25,6 +26,7 @@ def summary(
             metavar="NAME",
             help="Tables by label, number or nickname. Default: all tables of the paper.",
             show_default=False,
+            autocompletion=complete(TABLES),
         ),
     ] = None,
     output_format: Format = None,

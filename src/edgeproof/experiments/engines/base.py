@@ -27,15 +27,15 @@ class Report:
 
 
 class JobFailedError(RuntimeError):
-    """Some jobs failed; the results of the others are in the store."""
+    """Raised after all jobs have run if some of them failed; the results of the others are stored."""
 
 
 class EngineWarning(EdgeproofWarning):
-    """Work that may never be done."""
+    """Warning about jobs that cannot be scheduled."""
 
 
 class Engine(Protocol):
-    """Runs jobs in parallel and writes every result into a store as soon as it exists.
+    """Base class of engines, which run jobs in parallel and store every result as soon as it is computed.
 
     Args:
         device: Device of the computations.
@@ -44,16 +44,16 @@ class Engine(Protocol):
     device: str
 
     def run(self, jobs: Sequence[Job], store: Store, command: str, report: Callable[[Report], None]) -> None:
-        """Run all jobs. Each is reported once; results before a failure or an interrupt are kept.
+        """Run all jobs and report each once. Results computed before a failure or an interrupt are kept.
 
         Args:
             jobs: The jobs.
             store: The store.
-            command: Command to write down in results.
+            command: Command to record in results.
             report: Called with the outcome of every job.
 
         Raises:
-            JobFailedError: At the end, if some failed.
+            JobFailedError: If some jobs failed, after all others have run.
         """
 
 
@@ -61,13 +61,13 @@ Graph = tuple[DatasetSpec, bool]
 
 
 def unusable_graphs(jobs: Sequence[Job], store: Store) -> dict[Graph, Exception]:
-    """Find graphs that cannot be loaded, or are not those of the stored results, and why.
+    """Return reasons by graph: it cannot be loaded, or it differs from that of the stored results.
 
-    Each graph is loaded, and so downloaded, once. A local graph with a known fingerprint is checked only where it is used.
+    Each graph is loaded (and downloaded if missing) once. A local graph with a known fingerprint is checked when it is used.
 
     Args:
         jobs: The jobs.
-        store: Results that may be of the same graphs.
+        store: Store whose results may be of the same graphs.
     """
     unusable: dict[Graph, Exception] = {}
     for graph in dict.fromkeys(job.run.graph for job in jobs):
@@ -88,14 +88,14 @@ def unusable_graphs(jobs: Sequence[Job], store: Store) -> dict[Graph, Exception]
 
 
 def _stored_fingerprints(store: Store, dataset: DatasetSpec) -> set[str]:
-    """Return the fingerprints of the graphs that models in the store were trained on under this name."""
+    """Return the fingerprints of all graphs of this name in stored training results."""
     trainings = (record for record in store.records() if record.kind == "training")
     found = (record.notes.get("graph") for record in trainings if record.run["dataset"] == dataset.identity)
     return {graph for graph in found if graph is not None}
 
 
 def raise_if_failed(failures: Sequence[Report], total: int) -> None:
-    """Raise a :class:`JobFailedError` that names the first reasons."""
+    """Raise :class:`JobFailedError` with the first reasons."""
     if failures:
         named: dict[str, list[str]] = {}
         for failed in failures:

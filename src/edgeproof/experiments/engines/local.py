@@ -25,7 +25,7 @@ from edgeproof.experiments.store import Store, StoreWarning
 from edgeproof.experiments.sweep import Job
 from edgeproof.experiments.worker import Setup, keep, run_job, stored_model
 
-# Attempts at a job whose process was killed, by the user or for lack of memory.
+# Number of attempts at a job whose process is killed, for example because memory runs out.
 _ATTEMPTS = 3
 # GPU memory of a process with a graph of a few thousand nodes. Graphs of the size of ogbn-arxiv need ten times as much: set the
 # number of processes.
@@ -38,7 +38,7 @@ class WorkerSettings:
 
     Args:
         root: Folder of the store.
-        setup: How to compute.
+        setup: Device, threads and command.
         log_dir: Folder for TensorBoard logs.
     """
 
@@ -47,7 +47,7 @@ class WorkerSettings:
     log_dir: Path | None
 
 
-# Runs a job; the file is created when the work begins.
+# Runs a job, and creates the file when the job starts.
 Work = Callable[[Job, Path, WorkerSettings], None]
 
 
@@ -56,15 +56,15 @@ def run_and_keep(job: Job, started: Path, settings: WorkerSettings) -> None:
 
     Args:
         job: The job.
-        started: Created first, to tell that the job has been started.
+        started: File to create when the job starts.
         settings: Store, device and logs.
     """
     started.touch()
     store = Store(settings.root)
     with warnings.catch_warnings():
-        # The planning process has reported damaged entries.
+        # The parent process has already warned of damaged entries.
         warnings.simplefilter("ignore", StoreWarning)
-        # An earlier attempt may have left some of the results.
+        # An earlier attempt may have stored some of the results.
         rest, model = remaining(job, store), stored_model(job.run, store)
     for product in run_job(rest, model, settings.setup, store):
         keep(product, store, settings.log_dir)
@@ -74,10 +74,9 @@ class LocalEngine:
     """Worker processes on this machine.
 
     Args:
-        processes: Number of processes; by default one for every two cores, and on a GPU one per core as far as its free memory
-            allows.
+        processes: Number of processes. Default: one per two cores; with a GPU one per core, limited by its free memory.
         device: Device of the computations.
-        threads: Number of CPU threads per process; by default the cores are divided among the processes.
+        threads: Number of CPU threads per process. Default: the cores are divided among the processes.
         log_dir: Folder for TensorBoard logs of trainings; None for no logs.
         work: Function that runs one job.
     """
@@ -114,8 +113,8 @@ class LocalEngine:
             note(Report(job, describe_error(unusable[job.run.graph])))
         settings = WorkerSettings(store.root, Setup(self.device, self.threads, command), self.log_dir)
         while waiting:
-            # A killed process breaks the whole pool. Started jobs are tried again; the last attempt is made alone, so that no
-            # job fails because of another one.
+            # A killed process breaks the whole pool. Started jobs are retried; the last attempt runs in a separate pool, so
+            # that no job fails because of another one.
             suspects = [job for job in waiting if attempts[job] == _ATTEMPTS - 1]
             chosen = suspects[:1] or waiting
             left = self._run_pool(chosen, settings, note)
@@ -131,7 +130,7 @@ class LocalEngine:
     def _run_pool(
         self, jobs: Sequence[Job], settings: WorkerSettings, note: Callable[[Report], None]
     ) -> dict[Job, bool]:
-        """Run jobs until all are done or a process is killed; return the jobs that are left and whether they were started."""
+        """Run jobs until all are done or a process is killed; return the unfinished jobs and whether each was started."""
         left: dict[Job, bool] = {}
         # Spawned, because CUDA does not survive a fork.
         context = get_context("spawn")
@@ -141,7 +140,7 @@ class LocalEngine:
         ):
             started = {job: Path(folder) / str(number) for number, job in enumerate(jobs)}
             try:
-                # Workers inherit this: an interrupt while they are starting is for their parent, too.
+                # Workers inherit the blocked signal: during their start, only the parent handles interrupts.
                 with _interrupts_blocked():
                     futures = {pool.submit(self.work, job, started[job], settings): job for job in jobs}
                 for future in as_completed(futures):
@@ -163,7 +162,7 @@ class LocalEngine:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Defer interrupts; processes that are started here keep ignoring them."""
+    """Block interrupts until the end of the context; processes started in it keep them blocked."""
     if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
         yield
         return
@@ -175,8 +174,8 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Set up a worker process: it ignores interrupts, which are for its parent, and ends when its parent is killed."""
-    # A terminal sends an interrupt to all processes: taken for the failure of a job, it would start the next one.
+    """Initialize a worker process: ignore interrupts, which the parent handles, and exit when the parent is killed."""
+    # A terminal sends SIGINT to all processes. In a worker it would count as a failed job, and the next job would start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
@@ -189,9 +188,9 @@ def end_with_parent() -> None:
 
 
 def _processes_that_fit(device: str) -> int:
-    """Number of processes that the free memory of a GPU allows."""
+    """Return the number of processes that fit into the free memory of a GPU."""
     if not torch.cuda.is_available():
-        # Only an estimate for a GPU is wanted.
+        # This machine has no GPU: the caller only estimates run times.
         return sys.maxsize
     free, _ = torch.cuda.mem_get_info(device)
     return max(1, free // _GPU_MEMORY)

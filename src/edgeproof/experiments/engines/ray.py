@@ -1,8 +1,8 @@
-"""Engine of an existing Ray cluster: graphs, models and results travel through Ray, so nodes need no common disk.
+"""Engine for a Ray cluster. Graphs, models and results are sent through Ray, so nodes need no shared file system.
 
-Every training is a task. The driver keeps the model that it returns and passes it on to the tasks that measure it. The samples
-of a certificate are divided among several tasks, and one more task combines their counts. Ray repeats a task whose worker or
-node dies; a result that has arrived is in the driver's store and is never computed again.
+Every training is a task. The driver stores the returned model and sends it to the tasks that measure it. The samples of a
+certificate are divided among several tasks, and one more task combines their counts. Ray retries a task whose worker or node
+dies; results that have reached the driver are stored and never recomputed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from edgeproof.experiments.worker import (
     train_model,
 )
 
-# Attempts at a task whose worker or node died, beyond the first.
+# Maximum number of retries of a task whose worker or node dies.
 _RETRIES = 3
 
 
@@ -40,12 +40,12 @@ class RayEngine:
     """Tasks on a Ray cluster.
 
     Args:
-        address: Address of the cluster, as ``ray start`` prints it; None for the cluster of this machine, or a new one on it.
+        address: Address of the cluster, as printed by ``ray start``. Default: the cluster of this machine, or a new one.
         cpus: Number of cores per task.
-        gpus: GPUs per task, which may be a fraction; above 0, tasks compute on the GPU.
+        gpus: Number of GPUs per task, possibly a fraction. If above 0, tasks run on the GPU.
         log_dir: Folder for TensorBoard logs of trainings on the driver's machine; None for no logs.
         min_samples: Smallest number of samples in a task of a certificate.
-        train: What a training task does.
+        train: Function that runs a training task.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RayEngine:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise if no server accepts connections at the address: Ray itself would try for minutes."""
+    """Raise if no server accepts connections at the address, because Ray itself retries for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         # A name that Ray resolves, such as "auto", or None.
@@ -137,12 +137,12 @@ class _Scheduler:
         self.parts: list[Any] = []
         self.left = {job: len(job.measurements) for job in jobs}
         self.failures: list[Report] = []
-        # Sent to the cluster once each.
+        # Objects that are sent to the cluster once.
         self.graphs: dict[Graph, Any] = {}
         self.factories: dict[str, Any] = {}
 
     def run_all(self) -> None:
-        """Submit all jobs, and collect results until none is left."""
+        """Submit all jobs, and collect results until all are done."""
         self._submit_all()
         while self.waiting:
             (reference,), _ = self.ray.wait(list(self.waiting), num_returns=1)
@@ -169,7 +169,7 @@ class _Scheduler:
                     raise unusable[job.run.graph]
                 graph, factory = self._sent_graph(job.run.graph), self._sent_factory(job.run)
             except (OSError, ValueError, ImportError) as error:
-                # Jobs on other graphs continue.
+                # Jobs on other graphs still run.
                 self._fail(job, error)
                 continue
             model = stored_model(job.run, self.store)
@@ -185,7 +185,7 @@ class _Scheduler:
         return self.graphs[graph]
 
     def _sent_factory(self, run: Run) -> Any:
-        """Send the function of a user's model by value: the nodes need not have its module."""
+        """Send the factory of a user's model by value, because nodes may not have its module."""
         name = run.model.name
         if not run.model.is_factory:
             return None
@@ -196,7 +196,7 @@ class _Scheduler:
         return self.factories[name]
 
     def _submit_measurements(self, job: Job, model: bytes) -> None:
-        # Stored by the driver, so that a node that dies loses no model.
+        # Stored by the driver, so that no model is lost when a node dies.
         reference = self.ray.put(model)
         tasks = remaining(job, self.store).tasks
         self.left[job] = len(tasks)
@@ -219,7 +219,7 @@ class _Scheduler:
     def _fail(self, job: Job, error: Exception) -> None:
         """Report a failure once; other results of the job are still collected."""
         if self.left.pop(job, None) is not None:
-            # Errors of Ray hold the traceback of the worker; its last line is the reason.
+            # Errors of Ray contain the traceback of the worker, whose last line is the reason.
             reason = str(error).strip().splitlines()[-1]
             self.failures.append(Report(job, reason))
             self.report(self.failures[-1])

@@ -1,4 +1,4 @@
-"""Figures of the paper: their inputs in a store, and what all of them have in common."""
+"""Base classes of the paper's figures, and their inputs in a store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Content(Protocol):
 
     @property
     def over(self) -> str:
-        """How several seeds become one picture, such as ``"sum over"``."""
+        """How seeds are aggregated, as used in captions, such as ``"sum over"``."""
 
     def draw(self, data: FigureData) -> Figure:
         """Draw the available data; parts without data remain empty and are marked."""
@@ -68,9 +68,9 @@ class Drawing:
         figure: The picture; None if no measurement is available.
         available: Number of available measurements.
         wanted: Number of measurements that the figure needs.
-        missing: The missing measurements, in words.
+        missing: Descriptions of the missing measurements.
         note: Protocol, seeds and caveats.
-        stem: Name of its files without the ending; versions of one figure have different names.
+        stem: Stem of its file names; versions of one figure have different stems.
     """
 
     figure: Figure | None
@@ -93,7 +93,7 @@ class PaperFigure:
         content: What is drawn.
         seeds: Seeds of the models behind it.
         protocol: Protocol of the splits, where protocols differ; see :func:`edgeproof.splits.by_protocol`.
-        caveat: A limit that every reader has to know.
+        caveat: Limitation to state in the caption.
     """
 
     label: str
@@ -116,7 +116,7 @@ class PaperFigure:
         return (self.label, self.nickname, *([] if self.number is None else [f"fig{self.number}"]))
 
     def measurements(self, *, fast: bool = False) -> list[PaperMeasurement]:
-        """Return everything that the figure is made from."""
+        """Return all measurements that the figure needs."""
         return [measurement for needed in self.content.inputs for measurement in self._measurements(needed, fast)]
 
     def draw(self, store: Store, *, fast: bool = False) -> Drawing:
@@ -131,7 +131,7 @@ class PaperFigure:
                 lacking = len(wanted) - len(by_seed[needed])
                 some = f" ({lacking} of {len(wanted)} seeds)" if by_seed[needed] else ""
                 missing.setdefault(needed.row, []).append(f"{needed.kind}{some}")
-        # Measurements of one training that are drawn together are of the same models.
+        # All measurements of one training in a figure must be of the same models.
         seeds = {
             row: _common_seeds([values for needed, values in by_seed.items() if needed.row == row])
             for row in _rows(by_seed)
@@ -158,11 +158,11 @@ class PaperFigure:
         return [PaperMeasurement(Recipe(needed.row, seed, protocol, fast), needed.kind) for seed in seeds]
 
     def _best_epochs(self, store: Store, fast: bool) -> str:
-        """Summarize the best epochs of the trainings with a record: early stopping may end them near the start."""
+        """Summarize the best epochs of the stored trainings, because early stopping may select one near the start."""
         recipes = dict.fromkeys(measurement.recipe for measurement in self.measurements(fast=fast))
         records = [record for record in (store.get(recipe.identity) for recipe in recipes) if record is not None]
         best = sorted(record.values["best_epoch"] for record in records)
-        partial = "" if len(best) == len(recipes) else f" (written down for {len(best)} of {len(recipes)} trainings)"
+        partial = "" if len(best) == len(recipes) else f" (stored for {len(best)} of {len(recipes)} trainings)"
         return f"Best epochs: {best[0]} to {best[-1]}, median {statistics.median_low(best)}{partial}." if best else ""
 
     def _note(self, available: int, total: int, fast: bool, drawn: Mapping[PaperRow, Sequence[int]]) -> str:
@@ -176,7 +176,7 @@ class PaperFigure:
         over = f"{self.content.over} seeds" if any(len(used) > 1 for used in sets) else "seed"
         parts = [f"{splits}; {over} {named}."]
         if available < total:
-            wanted = "" if sets == [seeds] else f"; seeds {', '.join(map(str, seeds))} are wanted"
+            wanted = "" if sets == [seeds] else f"; seeds {', '.join(map(str, seeds))} are required"
             parts.append(f"INCOMPLETE: {total - available} of {total} measurements are missing{wanted}.")
         if self.caveat:
             parts.append(self.caveat)

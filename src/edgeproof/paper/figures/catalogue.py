@@ -19,7 +19,7 @@ _ATTACKS = {"LRBCD": "LR-BCD", "PRBCD": "PR-BCD"}
 
 
 def _row(dataset: str, model: str, training: str, setting: str = "inductive") -> PaperRow:
-    """Return the row of a training: regular, self, or the attack that a self-trained model is trained against."""
+    """Return the row of a training: ``"regular"``, ``"self"``, or the attack of adversarial training on pseudo-labels."""
     if training in ("regular", "self"):
         return PaperRow(setting, dataset, model, training == "self", None, None)
     return PaperRow(setting, dataset, model, True, training, 0.2)
@@ -117,8 +117,8 @@ def _attacks() -> Curves:
 
 
 _THREE = ("GCN", "APPNP", "GPRGNN")
-_SEEN = "Test nodes have been seen: accuracy under attack can be memory of the clean graph."
-_RANDOM = "Coefficients start at random: a best epoch near 0 leaves them there."
+_SEEN = "The training graph contains the test nodes: accuracy under attack may show memorization of the clean graph."
+_RANDOM = "Initial coefficients are random: with a best epoch near 0 they are hardly trained."
 FIGURES = (
     PaperFigure("fig:starplot", 1, "teaser", "Cora-ML: GCN and GPRGNN, regular and adversarial training", _teaser()),
     PaperFigure(
@@ -133,10 +133,10 @@ FIGURES = (
     ),
     PaperFigure(
         *("fig:karate", 4, "karate", "GPRGNN's diffusion on the Karate club", _karate(), (0,)),
-        caveat="Shapes are classes, of each of which one node is labelled and one validated on.",
+        caveat="Marker shapes show classes. One node per class is labelled, and one is used for validation.",
     ),
     PaperFigure(
-        *("fig:pert_per_node", 5, "degrees", "Cora-ML: nodes of a self-trained GCN that fell under PR-BCD"),
+        *("fig:pert_per_node", 5, "degrees", "Cora-ML: nodes of a self-trained GCN misclassified under PR-BCD"),
         Degrees(_row("cora_ml", "GCN", "self")),
     ),
     PaperFigure(
@@ -151,7 +151,7 @@ FIGURES = (
     PaperFigure(
         *("fig:arxiv_stand_in", None, "arxiv-stand-in", "Stand-in for ogbn-arxiv: GPRGNN trained against LR-BCD"),
         *(_arxiv(STAND_IN), seeds_of(STAND_IN)),
-        caveat="A SYNTHETIC GRAPH of ogbn-arxiv's size: its figures are not those of ogbn-arxiv.",
+        caveat="A SYNTHETIC GRAPH of ogbn-arxiv's size: these are not results on ogbn-arxiv.",
     ),
     PaperFigure(
         *("fig:app_selftrn_cora_eps01", 9, "self-training-cora", "Cora: training schemes, trained with 10 %"),
@@ -193,7 +193,7 @@ FIGURES = (
     ),
     PaperFigure(
         *("fig:app_comparison_att", 14, "attacks", "Cora-ML: PR-BCD and LR-BCD on self-trained models", _attacks()),
-        caveat="LR-BCD has the learning rate 100, unless said, not scaled by the budget.",
+        caveat="The learning rate of LR-BCD is 100 unless stated otherwise, not scaled by the budget.",
     ),
     *(
         PaperFigure(

@@ -1,4 +1,4 @@
-"""Figures of the nodes at which attacks succeed."""
+"""Figures of misclassified nodes by degree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the diffusion between the nodes of a small graph, after different trainings."""
+"""Figures of the total diffusion of trained models on a small graph."""
 
 from __future__ import annotations
 

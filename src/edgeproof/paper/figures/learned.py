@@ -1,4 +1,4 @@
-"""Figures of the diffusion that GPRGNN has learned: its coefficients and its filter."""
+"""Figures of the diffusion learned by GPRGNN: coefficients and filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HATCHES = ("", "///", "...", "xxx")
 
 @dataclass(frozen=True)
 class Learned:
-    """Several trainings on several graphs.
+    """Learned diffusion after several trainings on several graphs.
 
     Args:
         graphs: Title of each graph, with the name and row of each training.

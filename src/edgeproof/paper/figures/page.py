@@ -9,12 +9,12 @@ from edgeproof._plotting import write_figure
 from edgeproof.paper.figures.base import Drawing, PaperFigure
 
 FORMATS = ("png", "svg")
-# Small enough for a repository; the SVG has no resolution.
+# Keeps files small enough for a repository; does not affect SVG.
 _DPI = 100
 
 
 def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS) -> list[Path]:
-    """Write a picture in several formats, and return the paths; none without a picture."""
+    """Write a picture in several formats and return the paths; empty without a picture."""
     if drawing.figure is None:
         return []
     paths = [folder / f"{drawing.stem}.{form}" for form in forms]
@@ -24,7 +24,7 @@ def write_drawing(drawing: Drawing, folder: Path, forms: Iterable[str] = FORMATS
 
 
 def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -> str:
-    """Return a Markdown page with all pictures and the measurements that each of them lacks.
+    """Return a Markdown page with all figures and their missing measurements.
 
     Args:
         drawings: The figures and their drawings.
@@ -33,8 +33,8 @@ def figures_page(drawings: Sequence[tuple[PaperFigure, Drawing]], folder: str) -
     lines = [
         "# Reproduced figures",
         "",
-        "Made by `edgeproof reproduce figures --page` from the store, `results/experiments`, which also records the command",
-        "and machine of every measurement. The style differs from the paper's.",
+        "Written by `edgeproof reproduce figures --page` from the store `results/experiments`, which records the command and",
+        "machine of every measurement. The style differs from the paper's.",
     ]
     for figure, drawing in drawings:
         lines += ["", f"## {figure.title}", ""]
