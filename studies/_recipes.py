@@ -60,11 +60,11 @@ _APPNP = ModelSpec("APPNP", as_settings({"alpha": 0.8, "dropout": 0.8}))
 
 
 def _model(name: str, **settings: Any) -> ModelSpec:
-    return ModelSpec(name, as_settings(settings))
+    return ModelSpec.of_paper(name, settings)
 
 
 def _regular(about: str, seeds: tuple[int, ...] = THREE, **config: Any) -> Recipe:
-    return Recipe(about, ModelSpec("GPRGNN"), TrainingSpec(config=as_settings(config)), seeds)
+    return Recipe(about, ModelSpec.of_paper("GPRGNN"), TrainingSpec(config=as_settings(config)), seeds)
 
 
 def _self_training(
@@ -94,7 +94,7 @@ def _lrbcd(
         local=0.5,
         self_training=True,
     )
-    return Recipe(about, ModelSpec(model), training, seeds)
+    return Recipe(about, ModelSpec.of_paper(model), training, seeds)
 
 
 def _pagerank(
@@ -129,13 +129,13 @@ def _sturdy(about: str, seeds: tuple[int, ...] = THREE, **config: Any) -> Recipe
 RECIPES = {
     "regular": _regular("regular training", TEN),
     "regular-joint": _regular("... with the warm-up as part of the run", **_JOINT),
-    "self": _self_training("self-training, as in the paper", ModelSpec("GPRGNN"), {}, seeds=TEN),
-    "self-joint": _self_training("... with the warm-up as part of the run", ModelSpec("GPRGNN"), _JOINT),
+    "self": _self_training("self-training, as in the paper", ModelSpec.of_paper("GPRGNN"), {}, seeds=TEN),
+    "self-joint": _self_training("... with the warm-up as part of the run", ModelSpec.of_paper("GPRGNN"), _JOINT),
     "mlp-drop": _self_training(
         "an MLP on labels of GPRGNN, dropout 0.8, weight decay 0.005",
         _model("MLP", dropout=0.8),
         {"weight_decay": 5e-3, **_LABELS},
-        label_model=ModelSpec("GPRGNN"),
+        label_model=ModelSpec.of_paper("GPRGNN"),
         seeds=TEN + SELECTION,
     ),
     "lrbcd": _lrbcd("LR-BCD training, as in the paper", seeds=TEN),

@@ -49,7 +49,7 @@ def sweep(dataset: str, models: Sequence[str], protocol: str = "strict", restart
     return Sweep(
         # The released code uses all of Cora, although the paper's text says largest component for every graph.
         datasets=(DatasetSpec(dataset, largest_component=dataset != "cora"),),
-        models=tuple(map(ModelSpec, models)),
+        models=tuple(map(ModelSpec.of_paper, models)),
         measurements=(CleanAccuracy(),),
         splits=(SplitSpec(protocol=protocol),),
         trainings=(TRAINING,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -103,9 +103,9 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="Training settings: default (hold across graphs and models), paper (the paper's settings), or sturdy "
-            "(self-training against a large budget, for models that rely on a node's own features, such as APPNP with alpha=0.8 "
-            "and dropout=0.8).",
+            help="Training settings: default (hold across graphs and models), paper (the paper's settings, also those of the "
+            "model), or sturdy (self-training against a large budget, for models that rely on a node's own features, such as "
+            "APPNP with alpha=0.8 and dropout=0.8).",
             autocompletion=complete(PRESETS),
         ),
     ] = "default",
@@ -131,7 +131,7 @@ def train(
     splitter = _splitter(split, seed, model, protocol, split_index, test_on_val)
     given = {name: value for name, value in {**settings, "seed": seed}.items() if value is not None}
     chosen, chosen_attack = _choose_training(preset, given, attack, attack_setting or [], (epsilon, local, count))
-    model_settings = parse_settings(setting)
+    model_settings = {**_paper_settings(preset, model), **parse_settings(setting)}
     ep.models.build(model, 1, 2, model_settings)
     label_spec = _choose_label_model(chosen, label_model, label_setting or [], self_training)
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
@@ -165,6 +165,11 @@ def train(
     ep.training.remove_checkpoints(paths.checkpoint)
     _print(result)
     print(f"model: {paths.model}   result: {paths.result}")
+
+
+def _paper_settings(preset: str, model: str) -> Mapping[str, Any]:
+    """Return the settings of the paper's model with the preset ``paper``; none with other presets."""
+    return ep.models.PAPER_SETTINGS.get(model, {}) if preset == "paper" else {}
 
 
 class _Paths(NamedTuple):

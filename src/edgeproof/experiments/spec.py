@@ -208,6 +208,11 @@ class ModelSpec:
         # Raises for an unknown name or setting.
         self.identity  # noqa: B018
 
+    @classmethod
+    def of_paper(cls, name: str, settings: Mapping[str, Any] | None = None) -> ModelSpec:
+        """Return a model of the paper: with its settings where they differ from the library's defaults."""
+        return cls(name, as_settings({**models.PAPER_SETTINGS.get(name, {}), **(settings or {})}))
+
     @property
     def is_factory(self) -> bool:
         """Whether the name is ``module:factory``."""
@@ -289,7 +294,7 @@ class TrainingSpec:
     @property
     def label(self) -> str:
         """The title for tables."""
-        config = self.identity.get("config", {})
+        config = dict(self.config) if self.preset == "default" else self.identity.get("config", {})
         return self.name or describe_training(self.identity) + (f", {in_brackets(config)[1:-1]}" if config else "")
 
     @property

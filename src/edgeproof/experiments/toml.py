@@ -83,6 +83,7 @@ def parse_sweep(content: Mapping[str, Any], folder: Path) -> Sweep:
         "measurement": _measurement,
     }
     _check_keys("key", content, ("seeds", "restarts", *parsers))
+    content = {"training": [{}], **content}
     parsed = {f"{name}s": _tables(content, name, parse) for name, parse in parsers.items() if name in content}
     for name in ("dataset", "model", "measurement"):
         if name not in content:
@@ -134,7 +135,7 @@ def _model(table: Mapping[str, Any]) -> ModelSpec:
 def _training(table: Mapping[str, Any]) -> TrainingSpec:
     nested = ("attack", "attack_settings", "label_model", "label_model_settings")
     _check_keys("key", table, [*(entry.name for entry in fields(TrainingSpec)), *nested])
-    given = {name: value for name, value in table.items() if name not in nested}
+    given = {"preset": "default", **{name: value for name, value in table.items() if name not in nested}}
     given |= {name: as_settings(_settings(table, name)) for name in ("config", "label_config")}
     if "attack" in table:
         attack = _required(table, "attack", str)

@@ -9,7 +9,7 @@ from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
-from edgeproof.models.registry import available, build, is_listed
+from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "GPRGNN",
     "GRAND",
     "MLP",
+    "PAPER_SETTINGS",
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",

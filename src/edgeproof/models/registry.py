@@ -24,6 +24,13 @@ _MODELS: dict[str, type[GraphModel]] = {
 }
 
 
+# Settings of the paper's models that differ from the defaults.
+PAPER_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "GAT": {"attention_dropout": 0.0},
+    "GPRGNN": {"init": "random", "dropout": 0.2},
+}
+
+
 def available() -> list[str]:
     """Return the names of all models.
 

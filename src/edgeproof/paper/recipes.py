@@ -97,7 +97,7 @@ class Recipe:
         return Run(
             dataset=with_fingerprint(DatasetSpec(name, largest_component=not whole), split.uses_masks),
             split=split,
-            model=ModelSpec(self.row.model, as_settings(self.model_settings)),
+            model=ModelSpec.of_paper(self.row.model, self.model_settings),
             training=self._training,
             seed=self.seed,
         )
