@@ -40,9 +40,9 @@ def change_last_bits(in_channels: int, out_channels: int, *, model: str, draw: i
         out_channels: Number of classes.
         model: Name of the model.
         draw: Seed of the changes.
-        settings: Settings of the model.
+        settings: Settings of the model that differ from those of the paper.
     """
-    network = models.build(model, in_channels, out_channels, settings)
+    network = models.build(model, in_channels, out_channels, {**models.PAPER_SETTINGS.get(model, {}), **settings})
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -59,7 +59,7 @@ def round_coefficients(in_channels: int, out_channels: int, *, init_seed: int) -
         out_channels: Number of classes.
         init_seed: Seed of the coefficients.
     """
-    network = models.GPRGNN(in_channels, out_channels, init_seed=init_seed)
+    network = models.GPRGNN(in_channels, out_channels, **models.PAPER_SETTINGS["GPRGNN"], init_seed=init_seed)
     drawn = torch.from_numpy(np.random.RandomState(init_seed).uniform(-1, 1, network.gamma.numel())).to(network.gamma)
     with torch.no_grad():
         network.gamma.copy_(drawn / drawn.abs().sum())
@@ -73,7 +73,8 @@ def base_run(model: str, seed: int) -> Run:
 
 def variants(run: Run) -> dict[str, Run]:
     """Return runs from changed initial parameters, by title; the first is the unchanged one."""
-    name, settings = run.model.name, dict(run.model.settings)
+    # Identities have the settings that differ from those of the paper.
+    name, settings = run.model.name, run.model.identity.get("settings", {})
     specs = {"unchanged": run.model}
     if name == "GPRGNN":
         specs["initial coefficients rounded differently"] = ModelSpec(

@@ -281,7 +281,7 @@ def test_label_model_option(run: Run) -> None:
     for wrong, message in (
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
-        (("--label-set", "dropout=0.8"), "expected --label-model together with --label-set dropout=0.8"),
+        (("--preset", "paper", "--label-set", "dropout=0.8"), "expected --label-model together with --label-set dropout=0.8"),
         (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training, got GCN"),
     ):
         code, _, err = run(*TRAIN, *wrong)
@@ -308,7 +308,7 @@ def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
     files = [Path("model.safetensors"), Path("model.safetensors.json")]
     before = [path.read_bytes() for path in files]
     # Without a finished epoch there is nothing to save.
-    code, _, err = run(*TRAIN, "--lr", "1e30", "--self-training")
+    code, _, err = run(*TRAIN, "--preset", "paper", "--lr", "1e30", "--self-training")
     assert code == 1
     assert "label model 1 of 1" in err
     assert "no longer finite" in err
@@ -336,7 +336,7 @@ def test_num_seen_of_other_splits(run: Run) -> None:
 
 
 def test_label_warning_is_one_line_and_stored(run: Run) -> None:
-    code, _, err = run(*TRAIN, "--self-training", "--lr", "0")
+    code, _, err = run(*TRAIN, "--preset", "paper", "--self-training", "--lr", "0")
     assert code == 0
     assert err.startswith("warning: EP101: the pseudo-labels are hardly better than a constant prediction")
     assert "hardly better than a constant prediction" in Result.read("model.safetensors.json").warnings[0]

@@ -132,13 +132,14 @@ def test_label_model_of_another_architecture_trains_as_train_does(split: Split) 
     sizes = data.num_features, ep.num_classes(data)
     expected = ep.models.build("MLP", *sizes, seed=0)
     label_model = ep.models.build("GPRGNN", *sizes, {"init": "ppr"}, seed=0)
-    ep.train(expected, split, self_training=label_model, max_epochs=12, label_models=2, progress=False)
+    options = {"preset": "paper", "self_training": label_model, "progress": False}
+    ep.train(expected, split, **options, max_epochs=12, label_models=2)
     parameters = zip(ours.parameters(), expected.parameters(), strict=True)
     assert all(torch.equal(left, right) for left, right in parameters)
 
 
 def test_label_model_is_part_of_the_identity_and_replaces_that_of_the_preset() -> None:
-    assert LABELLED.identity["label_model"] == {"name": "GPRGNN", "settings": {"init": "ppr"}}
+    assert LABELLED.identity["label_model"] == {"name": "GPRGNN", "settings": {"dropout": 0.5, "init": "ppr"}}
     assert "label_model" not in replace(LABELLED, label_model=None).identity
     sturdy = TrainingSpec(preset="sturdy", label_model=ModelSpec("APPNP"))
     assert sturdy.identity["label_model"] == {"name": "APPNP"}
@@ -157,6 +158,7 @@ def test_new_options_in_toml(tmp_path: Path) -> None:
         [[model]]
         name = "MLP"
         [[training]]
+        preset = "paper"
         self_training = true
         label_model = "GPRGNN"
         label_model_settings = { init = "ppr" }

@@ -77,7 +77,7 @@ def test_defaults_are_those_that_identities_omit() -> None:
 RUN = Run(
     DatasetSpec("citeseer", fingerprint="8446fc8370f86226"),
     SplitSpec(),
-    ModelSpec("GPRGNN", as_settings({"init_seed": 5})),
+    ModelSpec.of_paper("GPRGNN", {"init_seed": 5}),
     TrainingSpec(attack=AttackSpec.for_training("LRBCD"), epsilon=0.2, local=0.5, self_training=True),
     seed=5,
 )
@@ -160,7 +160,7 @@ def test_measurements_have_different_keys() -> None:
 def test_equal_settings_have_one_identity_however_they_are_written() -> None:
     spelled_out = replace(
         RUN,
-        model=ModelSpec("GPRGNN", as_settings({"init_seed": 5, "K": 10, "dropout": 0.2})),
+        model=ModelSpec.of_paper("GPRGNN", {"init_seed": 5, "K": 10, "dropout": 0.2}),
         training=replace(RUN.training, name="a title", count="incident", config=as_settings({"lr": 0.01})),
     )
     assert spelled_out.identity == RUN.identity

@@ -49,7 +49,7 @@ def test_restart_has_another_training_seed_on_the_same_split() -> None:
     assert torch.equal(split.test.nodes, same.test.nodes)
     model, _ = train_run(restarted, same, "cpu")
     expected = ep.models.build("GCN", graph.num_features, ep.num_classes(graph), {"hidden_channels": 4}, seed=1002)
-    ep.train(expected, split, max_epochs=3, seed=1002, progress=False)
+    ep.train(expected, split, preset="paper", max_epochs=3, seed=1002, progress=False)
     for ours, theirs in zip(model.parameters(), expected.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 

@@ -104,7 +104,7 @@ def test_own_graph_and_model_are_trained_and_measured(own: Path) -> None:
     assert table.titles == ("dataset", "model", "training", "clean", "PRBCD 0.05", "PRBCD 0.1")
     assert [line[:3] for line in table.lines] == [
         ("mine", "my_sweep_model:build(hops=1)", "regular, max_epochs=8, warmup_epochs=2"),
-        ("mine", "my_sweep_model:build(hops=1)", "PRBCD 0.1, no self-training, max_epochs=4, warmup_epochs=2"),
+        ("mine", "my_sweep_model:build(hops=1)", "PRBCD 0.1, max_epochs=4, warmup_epochs=2"),
     ]
     assert all("±" in cell for line in table.lines for cell in line[3:])
     store.pack()

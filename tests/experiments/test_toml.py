@@ -33,14 +33,18 @@ MINIMAL: dict[str, Any] = {
 }
 
 
+# Sweeps declared in files have the preset that holds across graphs.
+DEFAULT = TrainingSpec(preset="default")
+
+
 def parse(**changes: Any) -> Sweep:
     return parse_sweep({**MINIMAL, **changes}, Path())
 
 
 def test_minimal_sweep_uses_the_defaults() -> None:
-    assert parse() == Sweep((DatasetSpec("csbm"),), (ModelSpec("GCN"),), (CleanAccuracy(),))
+    assert parse() == Sweep((DatasetSpec("csbm"),), (ModelSpec("GCN"),), (CleanAccuracy(),), (DEFAULT,))
     (job,) = parse().jobs()
-    assert (job.run.training, job.run.split, job.run.seed) == (TrainingSpec(), SplitSpec(), 0)
+    assert (job.run.training, job.run.split, job.run.seed) == (DEFAULT, SplitSpec(), 0)
 
 
 def test_example_declares_every_combination() -> None:

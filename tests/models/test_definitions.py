@@ -86,7 +86,7 @@ def test_gat_matches_pyg(heads: int, double: Data) -> None:
 
 
 def test_gat_edge_weight_is_additive_logarithm(double: Data) -> None:
-    model = GAT(5, 3, num_layers=1).double()
+    model = GAT(5, 3, num_layers=1).double().eval()
     weight = symmetric_weights(double)
     (attention,) = model.attentions
     h = double.x @ model.weights[0]
@@ -99,7 +99,7 @@ def test_gat_edge_weight_is_additive_logarithm(double: Data) -> None:
 
 
 def test_gat_is_finite_for_large_scores(double: Data) -> None:
-    model = GAT(5, 3, num_layers=1).double()
+    model = GAT(5, 3, num_layers=1).double().eval()
     model.attentions[0].sender.data.mul_(1e5)
     assert model(double.x, double.edge_index).isfinite().all()
 
@@ -142,7 +142,7 @@ def test_gprgnn_with_ppr_coefficients_matches_appnp(double: Data) -> None:
 
 def test_gprgnn_random_init_is_normalized() -> None:
     torch.manual_seed(0)
-    gammas = torch.stack([GPRGNN(1, 2, hidden_channels=1).gamma.detach() for _ in range(500)])
+    gammas = torch.stack([GPRGNN(1, 2, hidden_channels=1, init="random").gamma.detach() for _ in range(500)])
     torch.testing.assert_close(gammas.abs().sum(dim=1), torch.ones(500))
     assert abs(float(gammas.mean())) < 0.01
     assert 0.4 < float((gammas > 0).float().mean()) < 0.6
@@ -159,15 +159,15 @@ def test_gprgnn_init_seed_matches_released_scripts() -> None:
         bound = (3 / (K + 1)) ** 0.5
         drawn = torch.from_numpy(np.random.RandomState(seed).uniform(-bound, bound, K + 1))
         for model in (
-            GPRGNN(5, 3, K=K, init_seed=seed),
-            models.build("GPRGNN", 5, 3, {"K": K, "init_seed": seed}, seed=7),
+            GPRGNN(5, 3, K=K, init="random", init_seed=seed),
+            models.build("GPRGNN", 5, 3, {"K": K, "init": "random", "init_seed": seed}, seed=7),
         ):
             torch.testing.assert_close(model.gamma.detach().double(), drawn / drawn.abs().sum(), rtol=1e-6, atol=1e-7)
     with pytest.raises(ValueError, match="expected init_seed only with init='random'"):
         GPRGNN(5, 3, init="ppr", init_seed=0)
     for wrong in (-1, 1.5, True, 2**32):
         with pytest.raises(ValueError, match="expected init_seed to be an integer from 0 to 4294967295"):
-            GPRGNN(5, 3, init_seed=wrong)  # type: ignore[arg-type]
+            GPRGNN(5, 3, init="random", init_seed=wrong)  # type: ignore[arg-type]
 
 
 def cheb_model(K: int) -> ChebNetII:

@@ -21,6 +21,7 @@ from edgeproof.attacks import LRBCD, Attack
 from edgeproof.attacks.base import AttackTrace, Target
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
+from edgeproof.models import PAPER_SETTINGS
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, History, Preset, Threat, TrainConfig
 from edgeproof.training.adversarial import Adversary
@@ -29,6 +30,7 @@ from edgeproof.training.config import TrainSettings, configure
 ATTACK = LRBCD(steps=3, block_size=2_000, samples=2)
 AGAINST: dict[str, Any] = {"attack": ATTACK, "epsilon": 0.1, "local": 0.5}
 SHORT: dict[str, Any] = {
+    "preset": "paper",
     "warmup_epochs": 2,
     "separate_warmup": False,
     "max_epochs": 6,
@@ -38,7 +40,7 @@ SHORT: dict[str, Any] = {
 
 
 def build(name: str = "GPRGNN", seed: int = 0) -> nn.Module:
-    return ep.models.build(name, 21, 2, {"hidden_channels": 8}, seed=seed)
+    return ep.models.build(name, 21, 2, {**PAPER_SETTINGS.get(name, {}), "hidden_channels": 8}, seed=seed)
 
 
 def same_state(first: nn.Module, second: nn.Module) -> bool:
@@ -331,7 +333,7 @@ def test_averaged_model_is_validated_and_kept(split: Split) -> None:
 
 
 def test_min_epochs_excludes_first_epochs(split: Split) -> None:
-    history = ep.train(build(), split, min_epochs=30, max_epochs=100, patience=5, progress=False)
+    history = ep.train(build(), split, preset="paper", min_epochs=30, max_epochs=100, patience=5, progress=False)
     assert history.best_epoch >= 30
     assert history.epochs[-1].epoch == history.best_epoch + 5
 
@@ -362,12 +364,13 @@ def test_numpy_settings_become_python_numbers() -> None:
 def test_preset_with_default_attack(split: Split) -> None:
     default = PRESETS["sturdy"].threat
     assert default is not None
-    history = ep.train(build(), split, preset="sturdy", label_models=1, min_epochs=0, **{**SHORT, "max_epochs": 1})
+    options = {**SHORT, "preset": "sturdy", "min_epochs": 0, "max_epochs": 1}
+    history = ep.train(build(), split, label_models=1, **options)
     assert history.threat == default
     assert history.pseudo_labels is not None
     assert all(part in history.pseudo_labels.label_model for part in ("GPRGNN(", "alpha=0.1", "dropout=0.8"))
     assert history.config.weight_decay == PRESETS["sturdy"].config.weight_decay != TrainConfig().weight_decay
-    options = {"preset": "sturdy", "self_training": False, "min_epochs": 0, **SHORT, "max_epochs": 1}
+    options["self_training"] = False
     assert ep.train(build(), split, epsilon=0.1, **options).threat == Threat(default.attack, 0.1, default.local)
     assert ep.train(build(), split, **AGAINST, **options).threat == Threat(ATTACK, 0.1, 0.5)
     assert ep.train(build(), split, **AGAINST, **options).pseudo_labels is None
@@ -383,10 +386,8 @@ def test_label_models_of_preset_use_dtype_of_model(split: Split) -> None:
     history = ep.train(
         build().double(),
         replace(split, **double),
-        preset="sturdy",
         label_models=1,
-        min_epochs=0,
-        **{**SHORT, "max_epochs": 1},
+        **{**SHORT, "preset": "sturdy", "min_epochs": 0, "max_epochs": 1},
     )
     assert history.pseudo_labels is not None
     assert history.pseudo_labels.confidence.dtype == torch.float64
@@ -648,7 +649,8 @@ def test_clean_weight_changes_gradient_step(split: Split) -> None:
     options: dict[str, Any] = {**SHORT, "warmup_epochs": 0, "max_epochs": 1, "patience": 1}
 
     def step(**settings: Any) -> Tensor:
-        model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8, "dropout": 0.0}, seed=0)
+        settings_of_model = {"hidden_channels": 8, "dropout": 0.0, "init": "random"}
+        model = ep.models.build("GPRGNN", 21, 2, settings_of_model, seed=0)
         before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
         ep.train(model, split, weight_decay=0.0, **settings, **options)
         return (nn.utils.parameters_to_vector(model.parameters()).detach() - before).sign()

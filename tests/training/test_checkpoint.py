@@ -22,6 +22,7 @@ from edgeproof.splits import Split
 
 PAST_BEST = 45
 OPTIONS = {
+    "preset": "paper",
     "separate_warmup": False,
     "max_epochs": 60,
     "patience": 40,

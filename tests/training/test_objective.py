@@ -20,6 +20,7 @@ from edgeproof.splits import Split
 from edgeproof.training.adversarial import Stage
 
 SHORT: dict[str, Any] = {
+    "preset": "paper",
     "warmup_epochs": 2,
     "separate_warmup": False,
     "max_epochs": 6,
@@ -129,7 +130,7 @@ def test_consistency_reduces_variance_of_random_propagation(split: Split) -> Non
     spread = []
     for consistency in (0.0, 5.0):
         model = build(consistency=consistency)
-        ep.train(model, split, warmup_epochs=100, max_epochs=1, progress=False)
+        ep.train(model, split, preset="paper", loss="cross_entropy", max_epochs=100, progress=False)
         model.train()
         torch.manual_seed(0)
         probabilities = torch.stack([model(graph.x, graph.edge_index).softmax(dim=1) for _ in range(20)])

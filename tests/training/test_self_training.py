@@ -18,15 +18,16 @@ from torch_geometric.nn.models import GCN as PyGGCN
 
 import edgeproof as ep
 from edgeproof import losses
+from edgeproof.models import PAPER_SETTINGS
 from edgeproof.splits import Split
 from edgeproof.training import LabelWarning, TrainConfig, pseudo_labels
 from edgeproof.training.self_training import beats_constant, reinitialized_copy, select_voters
 
-SHORT: dict[str, Any] = {"max_epochs": 60, "patience": 60, "progress": False}
+SHORT: dict[str, Any] = {"preset": "paper", "max_epochs": 60, "patience": 60, "progress": False}
 
 
 def build(name: str = "GCN", seed: int = 0) -> nn.Module:
-    return ep.models.build(name, 21, 2, {"hidden_channels": 8}, seed=seed)
+    return ep.models.build(name, 21, 2, {**PAPER_SETTINGS.get(name, {}), "hidden_channels": 8}, seed=seed)
 
 
 @pytest.mark.parametrize("setting", ["inductive", "transductive"])
@@ -110,7 +111,7 @@ def test_interrupted_label_model_resumes(split: Split, tmp_path: Path) -> None:
 
 
 def test_label_models_have_different_initial_coefficients(split: Split) -> None:
-    model = ep.models.build("GPRGNN", 21, 2, {"init_seed": 3}, seed=0)
+    model = ep.models.build("GPRGNN", 21, 2, {"init": "random", "init_seed": 3}, seed=0)
     assert isinstance(model, ep.models.GPRGNN)
     gammas = [model.gamma, *(reinitialized_copy(model, seed).gamma for seed in (1, 2))]
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(gammas, 2))
@@ -249,7 +250,7 @@ def test_models_ten_points_below_the_best_do_not_vote(gap: float, voters: tuple[
 
 def test_labels_hardly_better_than_constant_prediction_give_warning(split: Split) -> None:
     with pytest.warns(LabelWarning, match="^EP101: .*hardly better than a constant prediction") as caught:
-        found = pseudo_labels(build(), split, max_epochs=1, lr=0.0, progress=False)
+        found = pseudo_labels(build(), split, preset="paper", max_epochs=1, lr=0.0, progress=False)
     assert found.warning == str(caught[0].message)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

@@ -26,9 +26,8 @@ def test_every_epoch_of_adversarial_run_is_logged(split: Split, tmp_path: Path) 
     model = ep.models.build("GPRGNN", 21, 2, {"hidden_channels": 8}, seed=0)
     attack = ep.attacks.LRBCD(steps=2, block_size=2_000)
     with TensorBoardLog(tmp_path) as log:
-        history = ep.train(
-            model, split, attack=attack, epsilon=0.1, local=0.5, max_epochs=4, progress=False, observe=log
-        )
+        options = {"preset": "paper", "max_epochs": 4, "progress": False}
+        history = ep.train(model, split, attack=attack, epsilon=0.1, local=0.5, observe=log, **options)  # type: ignore[arg-type]
     logged = read(tmp_path)
     graphs = ("train", "val", "clean_train", "clean_val")
     metrics = {f"{metric}/{graph}" for metric in ("loss", "accuracy") for graph in graphs}

@@ -53,7 +53,7 @@ def read_sweep(path: str | Path) -> Sweep:
     ... local = 0.5
     ... ''')
     >>> [job.name for job in read_sweep(path).jobs()]
-    ['csbm GCN, regular, strict, seed 0', 'csbm GCN, regular, strict, seed 1']
+    ['csbm GCN, regular, strict, seed 0, 1000 epochs', 'csbm GCN, regular, strict, seed 1, 1000 epochs']
     """
     path = Path(path)
     if not path.is_file():

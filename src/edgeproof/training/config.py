@@ -27,7 +27,8 @@ class TrainConfig:
         loss: Loss of the main loop: ``"tanh_margin"``, ``"cross_entropy"`` or another of :mod:`edgeproof.losses`.
         lr: Learning rate of Adam.
         weight_decay: Weight decay of Adam.
-        warmup_epochs: Number of clean epochs with cross-entropy before the main loop. A separate warm-up is skipped if the main
+        warmup_epochs: Number of clean epochs with cross-entropy before the main loop; at most ``max_epochs`` in a separate
+            warm-up. A separate warm-up is skipped if the main
             run would only repeat it: without an attack and pseudo-labels, and with cross-entropy.
         separate_warmup: Whether the warm-up is a run of its own, as in the paper's released scripts: on the labelled nodes
             only, with the weight decay of label models, restored to its best epoch, and with its own optimizer. Otherwise its
@@ -157,8 +158,8 @@ class TrainConfig:
 
     def for_warmup(self) -> TrainConfig:
         """Return the settings of the separate warm-up."""
-        patience = min(self.warmup_epochs, _WARMUP_PATIENCE)
-        return replace(self.for_label_models(), max_epochs=self.warmup_epochs, patience=patience)
+        epochs = min(self.warmup_epochs, self.max_epochs)
+        return replace(self.for_label_models(), max_epochs=epochs, patience=min(epochs, _WARMUP_PATIENCE))
 
     def for_main_run(self, *, is_adversarial: bool) -> TrainConfig:
         """Return the settings of the main run, which has no warm-up epochs after a separate warm-up."""

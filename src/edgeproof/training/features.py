@@ -42,7 +42,7 @@ def feature_scale(x: Tensor) -> Tensor | None:
 
     >>> feature_scale(torch.tensor([[1.0, 2.0], [-1.0, 3.0]]))
     >>> feature_scale(torch.tensor([[1.0, 2000.0], [-1.0, 2000.0]]))
-    tensor([   1., 2000.])
+    tensor([1.0000e+00, 2.0000e+03])
     """
     if x.layout != torch.strided:
         square = x.values().double().square().sum() / x.size(0)
