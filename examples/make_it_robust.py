@@ -15,7 +15,7 @@ def main() -> None:
     for name, attack in (("regular", None), ("adversarial", adversary)):
         model = ep.models.build("GPRGNN", data.num_features, ep.num_classes(data), seed=0)
         threat = {} if attack is None else {"attack": attack, "epsilon": 0.2, "local": 0.5}
-        # Forty epochs keep the example fast; omit max_epochs for the paper's settings.
+        # Forty epochs keep the example fast; omit max_epochs for full training.
         history = ep.train(model, split, **threat, max_epochs=40, seed=0, progress=False)
         scores = ep.evaluate(
             model, graph, nodes, [0.1, 0.25], [ep.attacks.LRBCD(steps=40, block_size=50_000)], local=0.5

@@ -151,7 +151,7 @@ def restarts(dataset: str, model: str, values: Accuracies) -> str:
 PAGE_TEXT = """# Clean accuracy beside the paper's
 
 {summary} mean accuracies agree with the paper's within two printed standard errors or 2.5 points, whichever is larger.
-Inductive test accuracy in percent of regularly trained models with the paper's settings (the library's defaults, except for
+Inductive test accuracy in percent of regularly trained models with the paper's settings (the preset `paper`, except for
 the warm-up, which is part of the run: `separate_warmup=False`): mean and standard error over seeds 0, 1 and 5.
 
 {table}

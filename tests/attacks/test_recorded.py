@@ -343,7 +343,7 @@ def test_only_resampled_blocks_are_truncated_to_half_of_their_flips(data: Data) 
 
 
 def test_smaller_budget_after_a_larger_one_is_kept(data: Data) -> None:
-    """Parts with different capacities pass the budget on."""
+    """The budget is passed on between parts with different capacities."""
     target = target_of(data, recording=recording_options(min_capacity=16, capacity_per_flip=0))
     # After the first step nearly all pairs have a small weight.
     steps = Steps(14, "tanh_margin", lambda step: 0.02 if step == 1 else 1e4, greedy=True, block_size=10**6)
@@ -380,7 +380,7 @@ def test_recorded_blocks_may_be_empty(data: Data) -> None:
 
 
 def test_attack_falls_back_to_plain_steps_if_recording_fails(data: Data) -> None:
-    """As with a model that needs a host-device sync. Recording is attempted only once."""
+    """Recording fails as for a model that needs a host-device sync, and is attempted only once."""
     num_attempts = 0
 
     def failing_recorder(*arguments: Any) -> Callable[[], None]:
@@ -448,7 +448,7 @@ def test_prbcd_fine_tunes_a_whole_block(data: Data) -> None:
 
 
 def test_recordings_are_freed_with_their_target(data: Data) -> None:
-    """They are freed at once, not when Python next collects cycles: they hold much GPU memory."""
+    """Recordings hold much GPU memory, so they must not wait for the garbage collector."""
     target = target_of(data, recording=recording_options(min_capacity=64))
     attack = LRBCD(steps=10, block_size=3000, lr=1000.0)
     attack.find(target, budget_of(data, True), generator=generator(), trace=AttackTrace(DEVICE))

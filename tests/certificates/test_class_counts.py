@@ -135,7 +135,7 @@ def test_join_of_incompatible_parts_raises(
 def test_interrupted_sampling_continues_from_checkpoint(
     checkpoint_seconds: float, smoothing: SparseSmoothing, untrained: nn.Module, split: ep.splits.Split, tmp_path: Path
 ) -> None:
-    """The checkpoint is written at the interrupt, also if it is not due."""
+    """An interrupt writes the checkpoint, even if none is due."""
     graph, nodes = split.test.data, split.test.nodes
     path, model = tmp_path / "counts", Interrupted()
     options: dict[str, Any] = {"choosing_samples": 30, "progress": False, "memory": 0.003}
@@ -204,7 +204,7 @@ def test_damaged_files_raise(tmp_path: Path) -> None:
 def test_models_with_different_settings_have_different_fingerprints(
     smoothing: SparseSmoothing, split: ep.splits.Split
 ) -> None:
-    """With equal parameters."""
+    """The models have equal parameters."""
     graph, nodes = split.test.data, split.test.nodes
     options: dict[str, Any] = {"choosing_samples": 10, "progress": False}
     models = [ep.models.build("APPNP", 21, 2, {"hidden_channels": 8, "alpha": alpha}, seed=0) for alpha in (0.1, 0.9)]

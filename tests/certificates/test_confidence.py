@@ -11,7 +11,7 @@ from edgeproof.certificates.confidence import binomial_test, class_probability_b
 
 
 def test_clopper_pearson_error_rate_is_at_most_alpha() -> None:
-    """Computed exactly from the distribution of the counts."""
+    """The error rate is computed exactly from the distribution of the counts."""
     samples, alpha = 40, 0.05
     counts = np.arange(samples + 1)
     lower, upper = clopper_pearson(counts, samples, alpha)

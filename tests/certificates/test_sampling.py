@@ -41,7 +41,7 @@ def test_samples_are_simple_undirected_graphs(noise: tuple[float, float], sbm: D
 
 
 def test_seeds_have_no_samples_in_common(sbm: Data) -> None:
-    """Also seeds whose difference is the increment of the generator."""
+    """This includes seeds whose difference is the increment of the generator."""
     step = STEP % 2**63
     graphs = [dense(Sampler.of(sbm, Noise(0.02, 0.5), seed), 0, 3) for seed in (0, 1, step)]
     every = torch.cat(graphs).flatten(1)

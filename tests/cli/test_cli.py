@@ -281,7 +281,10 @@ def test_label_model_option(run: Run) -> None:
     for wrong, message in (
         (("--label-model", "GCM"), "unknown model 'GCM': did you mean 'GCN'"),
         (("--label-model", "GCN", "--label-set", "hiden_channels=8"), "unknown setting of GCN 'hiden_channels'"),
-        (("--preset", "paper", "--label-set", "dropout=0.8"), "expected --label-model together with --label-set dropout=0.8"),
+        (
+            ("--preset", "paper", "--label-set", "dropout=0.8"),
+            "expected --label-model together with --label-set dropout=0.8",
+        ),
         (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training, got GCN"),
     ):
         code, _, err = run(*TRAIN, *wrong)

@@ -214,7 +214,7 @@ def test_ordinary_model_gives_no_warning(trained: tuple[ep.models.GraphModel, ep
 def test_weak_attack_that_beats_strong_ones_gives_warning(
     trained: tuple[ep.models.GraphModel, ep.splits.Split],
 ) -> None:
-    """The only attack that counts as strong flips one pair of nodes that are no targets."""
+    """The only strong attack flips one pair of nodes that are not targets."""
     model, split = trained
     data, nodes = split.test.data, split.test.nodes
     weak = FixedFlips(flips=torch.tensor([[0], [1]]))

@@ -1,4 +1,4 @@
-"""Result files: write, read, describe and refuse damaged ones."""
+"""Result files: writing, reading, descriptions, and errors for damaged files."""
 
 from __future__ import annotations
 

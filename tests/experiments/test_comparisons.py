@@ -124,7 +124,7 @@ LABELLED = TrainingSpec(
 )
 
 
-def test_label_model_of_another_architecture_trains_as_train_does(split: Split) -> None:
+def test_sweep_label_model_matches_train(split: Split) -> None:
     run = Run(DatasetSpec("csbm"), SplitSpec(), ModelSpec("MLP"), LABELLED)
     ours, history = train_run(run, split, "cpu")
     assert history.summary()["label_model"].startswith("GPRGNN(")
@@ -150,7 +150,7 @@ def test_label_model_is_part_of_the_identity_and_replaces_that_of_the_preset() -
         TrainingSpec(self_training=True, label_model=ModelSpec("module:factory"))
 
 
-def test_new_options_in_toml(tmp_path: Path) -> None:
+def test_toml_parses_memorizing_pyg_and_label_model(tmp_path: Path) -> None:
     file = tmp_path / "sweep.toml"
     text = """
         [[dataset]]

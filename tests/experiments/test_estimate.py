@@ -100,7 +100,7 @@ def test_estimate_skips_the_training_of_stored_models(store: Store) -> None:
         assert expected(store, GCN, LRBCD) == (13.0, 1)
 
 
-def test_guesses_are_larger_for_large_graphs_and_attacks_and_smaller_for_gpus(store: Store) -> None:
+def test_default_estimates_depend_on_graph_size_attack_and_device(store: Store) -> None:
     large = replace(REGULAR, dataset=DatasetSpec("ogbn-arxiv"))
     assert expected(store, large)[0] > expected(store, REGULAR)[0]
     prbcd = replace(GCN, training=replace(ADVERSARIAL, attack=AttackSpec.for_training("PRBCD"), local=None))

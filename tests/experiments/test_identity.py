@@ -54,8 +54,8 @@ def defaults_of_the_code() -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_defaults_are_those_that_identities_omit() -> None:
-    """If this fails, stored results are still found; follow the message to keep it so."""
+def test_code_defaults_match_defaults_omitted_from_identities() -> None:
+    """If this test fails, stored results are still found; its message states which file to change."""
     code = defaults_of_the_code()
     for owner, settings in code.items():
         for name, value in settings.items():
@@ -157,7 +157,7 @@ def test_measurements_have_different_keys() -> None:
     assert labels[5] == "LRBCD(lr=3.0), local 0.5"
 
 
-def test_equal_settings_have_one_identity_however_they_are_written() -> None:
+def test_identity_does_not_depend_on_notation_of_settings() -> None:
     spelled_out = replace(
         RUN,
         model=ModelSpec.of_paper("GPRGNN", {"init_seed": 5, "K": 10, "dropout": 0.2}),

@@ -199,7 +199,7 @@ def test_killed_engine_resumes(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not list(store.root.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-    # Only the parent is killed; the workers end by themselves.
+    # Only the parent is killed; the workers detect this and exit.
     process.kill()
     process.wait()
     _wait_for_the_end_of(process.pid)
@@ -295,7 +295,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_interrupt_ends_all_processes_and_starts_no_job(tmp_path: Path) -> None:
-    """As in a terminal, where all processes receive the interrupt; also for a command started with SIGINT ignored."""
+    """All processes receive the interrupt, as in a terminal; the command may have been started with SIGINT ignored."""
     script, started = tmp_path / "run.py", tmp_path / "started"
     script.write_text(INTERRUPTED)
     started.mkdir()

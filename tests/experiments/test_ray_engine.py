@@ -1,4 +1,4 @@
-"""The Ray engine on a cluster of several nodes, whose nodes, workers and driver are killed."""
+"""The Ray engine on a cluster of several nodes, with killed nodes, workers and drivers."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_user_graph_and_model_are_sent_to_the_nodes(
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_driver_resumes(how: signal.Signals, cluster: Any, tmp_path: Path) -> None:
-    """Also for a driver that was started with SIGINT ignored."""
+    """The driver may have been started with SIGINT ignored."""
     node = add_node(cluster)
     script, folder = tmp_path / "run.py", Path(__file__).parent
     script.write_text(
@@ -233,7 +233,7 @@ def test_stopped_driver_resumes(how: signal.Signals, cluster: Any, tmp_path: Pat
 
 
 def test_interrupt_cancels_running_tasks(cluster: Any, jobs: list[Job], store: Store) -> None:
-    """Also if Ray was initialized before, and remains so."""
+    """Ray may have been initialized before, and stays initialized."""
     first, other = jobs
 
     def quick_and_slow(run: Run, *rest: Any) -> Any:

@@ -321,7 +321,7 @@ def write_many(root: Path, seeds: range) -> None:
         store.put(record(seed))
 
 
-def test_nothing_is_lost_when_packing_while_others_write(store: Store) -> None:
+def test_packing_with_concurrent_writers_loses_no_result(store: Store) -> None:
     context = multiprocessing.get_context("fork")
     ranges = [range(start, start + 60) for start in range(0, 180, 60)]
     writers = [context.Process(target=write_many, args=(store.root, seeds)) for seeds in ranges]

@@ -185,7 +185,7 @@ def test_options_without_effect_are_refused(options: tuple[str, ...], message: s
         (("show", "--seed", "7", "--store", "kept"), "unknown seed '7'"),
     ],
 )
-def test_results_refuses_unknown_names(options: tuple[str, ...], message: str, own: Path) -> None:
+def test_results_command_rejects_unknown_names(options: tuple[str, ...], message: str, own: Path) -> None:
     (job,) = Sweep((DatasetSpec("csbm"),), (ModelSpec("GCN"),), (CleanAccuracy(),)).jobs()
     for task in job.tasks:
         Store("kept").put(Record(task.identity, {"accuracy": [[0.0, 0.5]]}, "a test", {"device": "cpu"}, 2.0, {}))
@@ -195,7 +195,7 @@ def test_results_refuses_unknown_names(options: tuple[str, ...], message: str, o
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs process groups")
 def test_interrupted_command_prints_how_to_resume(own: Path) -> None:
-    """Also for a command started in the background by a shell, where SIGINT is ignored."""
+    """The command may have been started in the background by a shell, where SIGINT is ignored."""
     (own / "sweep.toml").write_text(TOML.replace("max_epochs = 4", "max_epochs = 3000, patience = 3000"))
     command = [sys.executable, "-m", "edgeproof", "sweep", "sweep.toml", "--jobs", "1", "--threads", "1"]
     process = subprocess.Popen(

@@ -139,7 +139,7 @@ def test_normalized_terms(
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_insert_pairs_changes_the_first_of_equal_entries(backend: Backend) -> None:
-    """With repeated edges, self-loops, and pairs that are flipped twice."""
+    """Inputs have repeated edges, self-loops, and pairs that are flipped twice."""
     graph = random_graph(12, 20, torch.Generator().manual_seed(0), torch.float64, multigraph=True)
     u, v = torch.triu_indices(12, 12, offset=1)[:, ::2]
     flip = torch.linspace(0.1, 0.4, u.numel(), dtype=torch.float64)

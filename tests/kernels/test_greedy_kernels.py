@@ -98,7 +98,7 @@ def test_take_largest_equals_the_loop_in_small_chunks(backend: Backend, spread: 
 @pytest.mark.parametrize("chunk", [1, 3, 8])
 @pytest.mark.parametrize("backend", [reference, numba_cpu], ids=lambda backend: backend.name)
 def test_take_largest_equals_the_loop_if_a_fraction_of_the_budget_remains(backend: Backend, chunk: int) -> None:
-    """On many small graphs, so that chunks end before, at and after the pair that ends the selection."""
+    """On many small graphs, chunks end before, at and after the pair that ends the selection."""
     random = np.random.default_rng(chunk)
     u, v = torch.triu_indices(8, 8, offset=1)
     for _ in range(500):
@@ -145,8 +145,8 @@ def test_take_largest_orders_values_beyond_float32(backend: Backend, chunk: int)
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 @pytest.mark.parametrize("most", [0, 2, 50])
-def test_total_budget_ends_the_selection_where_the_loop_ends(backend: Backend, most: int) -> None:
-    """Also if hardly anything remains of the total after a chunk."""
+def test_total_budget_ends_selection_like_reference_loop(backend: Backend, most: int) -> None:
+    """The selection is also right if almost nothing of the total budget remains after a chunk."""
     generator = torch.Generator().manual_seed(0)
     count, total = 64, 3
     # The first half of the values sums to about the total budget.
@@ -181,7 +181,7 @@ def test_take_largest_accepts_any_memory_layout(backend: Backend) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("largest", [1e-3, 0.1, 3.0])
 def test_many_rows_on_a_gpu_equal_the_cpu(largest: float) -> None:
-    """With default chunks: all warps of a program, and more programs than run at a time."""
+    """Default chunks use all warps of a program, and there are more programs than run at a time."""
     generator = torch.Generator().manual_seed(0)
     count, nodes = 20_000, 300
     p = (torch.rand(300, count, generator=generator) - 0.2) * largest

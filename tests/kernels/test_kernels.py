@@ -71,7 +71,7 @@ def test_reference_slices_long_gathers() -> None:
 @pytest.mark.parametrize("channels", [1, 3, 6, 60])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_score_of_a_pair_does_not_depend_on_the_other_pairs(backend: Backend, channels: int) -> None:
-    """Bit for bit, because a search compares scores from blocks of different sizes."""
+    """Scores are equal bit for bit, because a search compares scores from blocks of different sizes."""
     # The interpreter is slow.
     many = 5_000 if backend is numba_cpu or torch.cuda.is_available() else 300
     b, h, node, u, v = random_inputs(backend, 30, channels, many, torch.float32)
@@ -269,7 +269,7 @@ def test_apply_threshold(backend: Backend, scale: float, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_weighted_median(backend: Backend, dtype: torch.dtype) -> None:
-    """With many ties in values and weights, weights of 0, and a row of zeros."""
+    """Inputs have many ties in values and weights, weights of 0, and a row of zeros."""
     generator = torch.Generator().manual_seed(0)
     for rows, k, channels in ((40, 9, 5), (3, 1, 2), (7, 70, 3), (0, 4, 2)):
         x = torch.randint(0, 6, (50, channels), generator=generator).to(dtype)

@@ -48,7 +48,7 @@ def test_numba_samples_equal_the_reference(noise: tuple[float, float], num_gaps:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("case", ["graph", "sbm", "no edges"])
 def test_triton_samples_equal_the_reference(case: str, noise: tuple[float, float], graph: Data, sbm: Data) -> None:
-    """Without a GPU, in Triton's interpreter."""
+    """Triton's interpreter is used without a GPU."""
     pytest.importorskip("triton", reason="triton is not installed")
     empty = Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
     data = {"graph": graph, "sbm": sbm, "no edges": empty}[case]

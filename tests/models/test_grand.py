@@ -54,7 +54,7 @@ def test_evaluation_matches_dense_matrices(K: int, dropnode: float, double: Data
 def test_first_layer_commutes_with_propagation_in_training(double: Data) -> None:
     """The order of the paper and the faster one drop the same nodes."""
     model = build(dropout=0.0).train()
-    # Negligible input dropout, which switches to the order of the paper.
+    # A tiny input dropout selects the order of operations of the paper.
     paper_order = build(dropout=0.0, input_dropout=1e-15).train()
     assert model.encode(double.x).shape == (7, 4)
     assert paper_order.encode(double.x).shape == (7, 5)

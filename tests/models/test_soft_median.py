@@ -129,7 +129,7 @@ def test_soft_median_passes_gradcheck() -> None:
 
 
 def test_zero_weight_neighbor_has_gradient_but_no_effect() -> None:
-    """Even at the position of the median, with all others far away."""
+    """The zero-weight neighbor is at the position of the median, and all others are far away."""
     x = torch.tensor([[0.0, 0.0], [1e3, 0.0], [0.0, 1e3]], requires_grad=True)
     values, index = torch.tensor([[0.0, 1.0, 1.0]], requires_grad=True), torch.arange(3)[None]
     out = soft_median(x, values, index, 0.01)
@@ -205,7 +205,7 @@ def test_layer_accepts_empty_graph() -> None:
 
 
 def test_layer_matches_definition_on_weighted_graph() -> None:
-    """Directed, with rows of one entry to many, some of weight 0."""
+    """The graph is directed; rows have one to many entries, some of weight 0."""
     generator = torch.Generator().manual_seed(0)
     matrix = torch.rand(40, 40, generator=generator, dtype=torch.float64)
     matrix = matrix * (matrix > torch.linspace(0.05, 1, 40)[:, None])
@@ -296,7 +296,7 @@ def test_zero_weight_edges_do_not_change_gradients(sbm: Data) -> None:
 
 
 def test_equivariant_to_node_permutation_with_truncated_rows(sbm: Data) -> None:
-    """Weighted edges, so that there are no ties, which are broken by node id."""
+    """Edges have different weights, because ties would be broken by node id."""
     model = ep.models.build("SoftMedianGDC", 21, 2, {"hidden_channels": 8, "k": 16}, seed=0).double().eval()
     generator = torch.Generator().manual_seed(0)
     matrix = torch.rand(200, 200, generator=generator, dtype=torch.float64)

@@ -37,7 +37,7 @@ def test_tables_are_found_by_any_of_their_names() -> None:
         find_table("tab:result")
 
 
-def test_measurements_that_tables_share_are_made_once(store: Store) -> None:
+def test_shared_measurements_of_tables_are_computed_once(store: Store) -> None:
     main, citeseer = find_table("main"), find_table("citeseer")
     both = missing([main, citeseer], store)
     assert len(both) < len(missing([main], store)) + len(missing([citeseer], store))

@@ -114,7 +114,10 @@ def test_models(dataset: str, model: str, attack: str | None, settings: dict[str
 
 def test_initial_coefficients_of_gprgnn_have_the_seed_of_the_run() -> None:
     for attack in (None, "LRBCD"):
-        assert recipe("citeseer", attack=attack, seed=5).run.model.identity == {"name": "GPRGNN", "settings": {"init_seed": 5}}
+        assert recipe("citeseer", attack=attack, seed=5).run.model.identity == {
+            "name": "GPRGNN",
+            "settings": {"init_seed": 5},
+        }
 
 
 @pytest.mark.parametrize(

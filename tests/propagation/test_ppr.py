@@ -73,7 +73,7 @@ def test_methods_agree_in_values_choice_and_gradient(directed: bool) -> None:
 
 @pytest.mark.parametrize("k", [2, 7])
 def test_top_ppr_passes_gradcheck(k: int, graph: Data, method: Options) -> None:
-    """On a directed graph with an isolated node."""
+    """The graph is directed and has an isolated node."""
     generator = torch.Generator().manual_seed(0)
     weight = (torch.rand(10, generator=generator, dtype=torch.float64) + 0.1).requires_grad_()
     assert torch.autograd.gradcheck(lambda w: top_ppr(normalized(graph.edge_index, w, 7), 0.15, k, **method)[0], weight)
@@ -155,7 +155,7 @@ def test_float32_matches_float64(method: Options) -> None:
 
 
 def test_symmetric_matrices_are_detected() -> None:
-    """They take fewer iterations."""
+    """Symmetric matrices need fewer iterations."""
     symmetric = normalized(*random_graph(40, 150), 40)
     assert not symmetric.symmetric
     assert constant_adjacency(symmetric, symmetric.weight).symmetric

@@ -553,7 +553,7 @@ def test_seconds_include_warmup_and_exclude_label_models(split: Split) -> None:
 
 @pytest.mark.parametrize("epoch", [0, 1, 4])
 def test_resumed_run_equals_uninterrupted_run(epoch: int, split: Split, tmp_path: Path) -> None:
-    """With everything that has state: pseudo-labels, warm-up, averaging, warm start."""
+    """The run uses every feature with state: pseudo-labels, warm-up, averaging and warm starts."""
     options: dict[str, Any] = {**AGAINST, **SHORT, "self_training": True, "warm_start": True, "averaging": 0.9}
     options["separate_warmup"] = epoch == 4
     path = tmp_path / "run.checkpoint"
@@ -600,7 +600,7 @@ def test_checkpoint_of_another_threat_is_refused(split: Split, tmp_path: Path) -
 
 @pytest.mark.parametrize("validate_every", [1, 5])
 def test_nan_parameters_restore_best_state(validate_every: int, split: Split) -> None:
-    """A finite loss with a gradient of NaN: the step is checked before the next attack runs."""
+    """The loss is finite and its gradient NaN; parameters are checked before the next attack."""
 
     class BrokenGradient(ep.models.GPRGNN):
         steps = 0

@@ -65,7 +65,7 @@ def test_interrupted_run_resumes_with_same_result(epoch: int, split: Split, path
 
 
 def test_killed_run_resumes_with_same_result(split: Split, path: Path) -> None:
-    """SIGKILL at an arbitrary moment."""
+    """The process gets SIGKILL at an arbitrary moment."""
     script = f"""
 import edgeproof as ep
 data = ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)

@@ -118,7 +118,7 @@ def test_label_models_have_different_initial_coefficients(split: Split) -> None:
 
 
 def test_final_model_is_trained_on_all_nodes(split: Split) -> None:
-    """Equal to clean training with the pseudo-labels as true labels."""
+    """The result equals clean training with the pseudo-labels as true labels."""
     found = pseudo_labels(build(), split, **SHORT)
     all_nodes = torch.arange(split.train.data.num_nodes)
     data = Data(x=split.train.data.x, edge_index=split.train.data.edge_index, y=found.labels)
@@ -265,7 +265,8 @@ def test_labels_hardly_better_than_constant_prediction_give_warning(split: Split
 def test_label_models_are_compared_with_constant_prediction(
     accuracy: float, constant_accuracy: float, expected: bool
 ) -> None:
-    """Where a constant prediction has 80 %, no model could be right 1.5 times as often; half of the rest is enough."""
+    """If a constant prediction has 80 % accuracy, a factor of 1.5 is impossible; half of its errors must be corrected
+    instead."""
     assert beats_constant(accuracy, constant_accuracy) is expected
 
 
@@ -381,7 +382,7 @@ def test_default_settings_of_label_models_are_the_papers() -> None:
 
 
 def test_hidden_labels_do_not_affect_pseudo_labels(sbm: Data) -> None:
-    """They affect neither the pseudo-labels nor the selection of label models."""
+    """Hidden labels affect neither the pseudo-labels nor the selection of label models."""
     found = []
     for is_wrong in (False, True):
         split = ep.splits.inductive(sbm, seed=0)

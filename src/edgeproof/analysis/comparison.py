@@ -32,7 +32,7 @@ _MAX_DEGREE = 10
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Filters of several models, and where attacks succeeded, by model name.
+    """Filters and misclassified nodes of several models, by model name.
 
     Args:
         coefficients: Filter coefficients.

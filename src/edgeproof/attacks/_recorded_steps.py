@@ -57,8 +57,10 @@ class RecordedSteps:
 
     Args:
         target: Model, graph and nodes under attack.
-        block: Block like those of later runs: with the same ``nodes``, and the same pairs if they are not resampled.
-        steps: Settings like those of later runs; only the learning rate may differ, and the count on the same side of
+        block: Example block. Blocks of later runs must have the same ``nodes``, and the same pairs if they are not
+            resampled.
+        steps: Example settings. Later runs may differ in the learning rate, and in the count if it is on the same side
+            of
             ``options.early_steps``.
         options: Tuning options.
         keep_best: Whether to keep the block of lowest accuracy.
@@ -105,7 +107,7 @@ class RecordedSteps:
         # Independent of the capacity, which must not influence the result.
         num_scored = block.number.numel() if size is None else num_gaps(size)
         self.from_table = num_scored * options.table_ratio >= self.num_nodes**2
-        # Number and sign of the last resampled block, if it is needed as a whole.
+        # Pair numbers and signs of the last resampled block, if pairs of weight zero are needed, too.
         whole = size is not None and (steps.keep_block or self.truncates)
         self.last = (self.number.new_zeros(slots), like.new_zeros(slots)) if whole else None
         self._run_step: Callable[[], None] = self._step
@@ -125,7 +127,7 @@ class RecordedSteps:
         self._start(block.number, block.flip, seed)
 
     def follow(self, earlier: RecordedSteps, seed: int) -> None:
-        """Prepare the steps after those of another recording (or of this one), which may have another capacity."""
+        """Continue after the steps of another recording (or of this one), which may have a different capacity."""
         self.budget.copy_(earlier.budget)
         self.total_units.copy_(earlier.total_units)
         self.local_units.copy_(earlier.local_units)

@@ -1,4 +1,4 @@
-"""Cache of recorded attack steps: choose capacities, record steps when needed, retry after failures.
+"""Cache of recorded attack steps: selects capacities, records steps when needed, and retries after failures.
 
 The first steps often give a small weight to very many pairs. Later steps need less capacity, and a smaller capacity is
 faster, so a run is divided into parts with separate capacities.

@@ -103,7 +103,7 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="Training settings: default (hold across graphs and models), paper (the paper's settings, also those of the "
+            help="Training settings: default (works across graphs and models), paper (the paper's settings, also those of the "
             "model), or sturdy (self-training against a large budget, for models that rely on a node's own features, such as "
             "APPNP with alpha=0.8 and dropout=0.8).",
             autocompletion=complete(PRESETS),

@@ -1,4 +1,4 @@
-"""Random graphs with any number of classes, homophily, degree and kind of features, to try methods on."""
+"""Attributed stochastic block model: random graphs of given homophily, degree and kind of features."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def attributed_sbm(
         homophily: Expected fraction of edges within a class.
         num_features: Number of features.
         features: Kind of features: ``"gaussian"``, ``"binary"`` or ``"counts"``.
-        signal: How well features separate the classes; 0 for features without information.
+        signal: Distance between the feature distributions of the classes; 0 for features that do not depend on the
+            class.
         scale: Factor of all features.
         heavy_tail: Whether some nodes have a much larger degree than others.
         seed: Random seed.

@@ -155,7 +155,8 @@ def check_counts(data: Data, dataset: Dataset, path: Path | None) -> None:
 
 
 def keep_largest_component(data: Data) -> Data:
-    """Return the largest connected component with nodes in the same order; of several, that of the smallest node id."""
+    """Return the largest connected component with nodes in the same order; ties go to the one with the smallest node
+    id."""
     row, col = data.edge_index.cpu().numpy()
     shape = (data.x.size(0), data.x.size(0))
     _, component = connected_components(sp.csr_matrix((np.ones_like(row), (row, col)), shape=shape), directed=False)

@@ -118,7 +118,7 @@ def evaluate(
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) has nothing to tune. It also applies flips found on a
+    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. It also applies flips found on a
     surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
     smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
     :class:`~edgeproof.evaluation.EvaluationWarning`.
@@ -134,7 +134,7 @@ def evaluate(
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
         surrogate: Model to transfer flips from; by default the standard suite fits one to the predictions of ``model``.
         seed: Seed of all random choices.
-        backend: Kernels to use; by default the fastest that fit.
+        backend: Kernel backend. Default: the fastest that supports the inputs.
         progress: Whether to draw progress bars (on terminals only).
 
     >>> from edgeproof import datasets, models

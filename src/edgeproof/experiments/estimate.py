@@ -53,14 +53,14 @@ class Times:
         self._seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
         self._store, self._device = store, device.partition(":")[0]
         for record in store.records():
-            # Some results have no run time: it is stored as 0.
+            # A run time of 0 means that it is unknown.
             if record.seconds > 0 and record.environment.get("device", "").startswith(self._device):
                 signature = _signature(record.identity)
                 for length in range(_REQUIRED, len(signature) + 1):
                     self._seconds[signature[:length]].append(record.seconds)
 
     def estimate(self, jobs: Iterable[Job], *, retrain: bool = False) -> tuple[float, int]:
-        """Estimate the run time of jobs, one after the other.
+        """Estimate the run time of jobs if they run one after the other.
 
         Args:
             jobs: The jobs.

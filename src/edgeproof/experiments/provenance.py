@@ -1,4 +1,4 @@
-"""Provenance of results: how a model was trained, and which stored results are of the same model."""
+"""Provenance of results: how a model was trained, and which stored results belong to the same model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def measured_on_several_models(
         describe: Returns the name of a measurement from its identity.
 
     Returns:
-        The measurements of each model by training. Those of an unknown model come last, marked with a question mark.
+        The measurements of each model by training. Measurements of an unknown model come last, marked with a question
+        mark.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     runs = {}

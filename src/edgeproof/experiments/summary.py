@@ -40,7 +40,8 @@ class SweepTable:
 
     Args:
         titles: Titles of the columns.
-        lines: Cells, line by line; ``"-"`` where no seed has been run, and ``(n/m)`` where only n of m have.
+        lines: Cells, line by line; ``"-"`` where no seed has been run, and ``(n/m)`` where only n of m seeds have been
+            run.
         num_names: Number of columns that name a line.
     """
 

@@ -31,8 +31,8 @@ class Run:
         model: The architecture.
         training: Specification of the training.
         seed: Seed of the split, the initial parameters, training and attacks.
-        restart: Number of the restart: with another number, the initial parameters and the training have another seed, on the
-            same split.
+        restart: Number of the restart. Restarts of a run differ in the seed of initial parameters and training, not in
+            the split.
     """
 
     dataset: DatasetSpec

@@ -138,7 +138,7 @@ def measure_model(
         seconds = round(time.perf_counter() - start, 2)
     environment = describe_environment(setup.device)
     product = _product(task, values, split, model, setup.command, environment, seconds)
-    # The run time of a resumed certificate does not cover all its samples.
+    # The run time of a resumed certificate excludes the samples drawn before the interrupt.
     notes = {**product.record.notes, "resumed": True} if resumed else product.record.notes
     return Product(replace(product.record, notes=notes))
 

@@ -8,7 +8,7 @@ import triton.language as tl
 # Specializing on sizes would only repeat the compilation, which takes seconds.
 @triton.jit(do_not_specialize=["pairs"])
 def count_ends(u, v, count, pairs, PART: tl.constexpr):
-    """count[node] += number of pairs with that node."""
+    """Count the pairs at each node."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < pairs
     tl.atomic_add(count + tl.load(u + e, mask=present, other=0), 1, mask=present, sem="relaxed")
@@ -113,7 +113,7 @@ def insert_pairs(
 
 @triton.jit(do_not_specialize=["rows"])
 def inverse_roots(rowptr, weight, scale, rows, SELF_LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr):
-    """scale[row] = 1 / sqrt(sum of the row's weights), or 0 if the sum is 0; ROWS rows per program."""
+    """Compute 1 / sqrt(sum of the weights) of each row, or 0 if the sum is 0; ROWS rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
@@ -140,7 +140,7 @@ def scaled(
     ROWS: tl.constexpr,
     ENTRIES: tl.constexpr,
 ):
-    """out = scale[row] * weight * scale[col] of each entry; ROWS rows per program."""
+    """Scale each entry: out = scale[row] * weight * scale[col]; ROWS rows per program."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS).to(tl.int64)
     start = tl.load(rowptr + row, mask=row < rows, other=0)
     end = tl.load(rowptr + row + 1, mask=row < rows, other=0)
@@ -158,7 +158,7 @@ def scaled(
 
 @triton.jit(do_not_specialize=["count", "nodes"])
 def table_at(table, node, u, v, out, count, nodes, PART: tl.constexpr):
-    """out[e] = table[u, v] + table[v, u] + node[u] + node[v]."""
+    """Look up pair scores: out[e] = table[u, v] + table[v, u] + node[u] + node[v]."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < count
     i = tl.load(u + e, mask=present, other=0)

@@ -18,7 +18,8 @@ def spmm(
     ENTRIES: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """out[row] = sum over the row's entries of weight * x[col]; ROWS rows and CHANNELS channels per program.
+    """Multiply sparse by dense: out[row] = sum over the row's entries of weight * x[col]; ROWS rows and CHANNELS
+    channels per program.
 
     Offsets into ``x`` have the dtype of ``col``.
     """
@@ -43,7 +44,7 @@ def spmm(
 
 @triton.jit
 def gathered_dot(a, b, left, right, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[e] = a[left[e]] . b[right[e]]; PAIRS pairs per program."""
+    """Compute dot products of gathered rows: out[e] = a[left[e]] . b[right[e]]; PAIRS pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     present = e < count
     i = tl.load(left + e, mask=present, other=0).to(tl.int64)
@@ -93,7 +94,7 @@ def normalized_terms(
 
 @triton.jit
 def pair_scores(b, h, node, u, v, out, count, channels, PAIRS: tl.constexpr, CHANNELS: tl.constexpr):
-    """out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v]; PAIRS pairs per program."""
+    """Score pairs: out[e] = b[u] . h[v] + h[u] . b[v] + node[u] + node[v]; PAIRS pairs per program."""
     e = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     present = e < count
     i = tl.load(u + e, mask=present, other=0).to(tl.int64)
@@ -173,7 +174,8 @@ def pairs_above(
 
 @triton.jit
 def clipped_sums(values, thresholds, sums, count, PART: tl.constexpr, STEP: tl.constexpr, THRESHOLDS: tl.constexpr):
-    """sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over PART values."""
+    """Sum clipped values per threshold: sums[program, t] = sum of min(max(value - threshold[t], 0), 1) over PART
+    values."""
     part = tl.program_id(0)
     t = tl.arange(0, THRESHOLDS)
     threshold = tl.load(thresholds + t).to(values.dtype.element_ty)
@@ -209,7 +211,8 @@ def bracket_threshold(sums, thresholds, budget, divided, ends, parts, ROWS: tl.c
 
 @triton.jit(do_not_specialize=["count"])
 def apply_threshold(values, ends, budget, largest, out, count, LARGE: tl.constexpr, PART: tl.constexpr):
-    """out = min(max(value - threshold, 0), 1), with the threshold interpolated linearly inside the bracket."""
+    """Subtract the threshold and clip: out = min(max(value - threshold, 0), 1), with the threshold interpolated
+    linearly inside the bracket."""
     low, high = tl.load(ends), tl.load(ends + 1)
     sum_at_low, sum_at_high = tl.load(ends + 2), tl.load(ends + 3)
     beyond, fall = sum_at_low - tl.load(budget), sum_at_low - sum_at_high
@@ -229,7 +232,7 @@ def apply_threshold(values, ends, budget, largest, out, count, LARGE: tl.constex
 
 @triton.jit
 def unrank_pairs(index, n, u, v, count, PART: tl.constexpr):
-    """u[e], v[e] = the two nodes of the pair index[e]."""
+    """Convert pair indices to nodes: u[e], v[e] = the two nodes of the pair index[e]."""
     e = tl.program_id(0) * PART + tl.arange(0, PART)
     present = e < count
     i, j = unrank(tl.load(index + e, mask=present, other=0), n)

@@ -1,8 +1,8 @@
 """Select the backend of each kernel call.
 
 A backend is a module with ``name``, ``summary``, ``devices``, ``not_supported_reasons(tensors)`` and one function for each
-operation below. :mod:`~edgeproof.kernels.reference` defines what the operations compute. The first backend of :data:`BACKENDS`
-without a reason against the deciding arguments serves the call.
+operation below. :mod:`~edgeproof.kernels.reference` defines what the operations compute. A call uses the first backend
+of :data:`BACKENDS` that returns no reasons for its deciding arguments.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ summary = (
 
 Array = np.ndarray[Any, Any]
 
-# Number of multiplications below which one thread is faster than waking up the others.
+# Number of multiplications below which one thread is faster than several.
 _SMALL = 1 << 15
 # Numbers in a vector register.
 _LANES = 8
 
-# No faster than torch.
+# Numba would be no faster than torch for these.
 spmm = reference.spmm
 insert_pairs = reference.insert_pairs
 normalize = reference.normalize
@@ -194,7 +194,8 @@ def _array(tensor: Tensor) -> Array:
 
 
 def _set_threads(work: int | None = None) -> None:
-    """Let Numba use as many threads as torch, or one for little work. Neither changes the rounding."""
+    """Set the number of Numba threads to that of torch, or to one for little work. The rounding does not depend on
+    it."""
     torch_threads = torch.get_num_threads()
     threads = 1 if work is not None and work < _SMALL else torch_threads
     # Not numba.get_num_threads, which would start the thread pool.

@@ -18,7 +18,7 @@ from torch import Tensor
 from edgeproof.kernels import dispatch
 from edgeproof.kernels.reference_thresholds import rounded_up, threshold_between
 
-# Above this, float32 has too few fractional digits to subtract the threshold in; above MAX_VALUE, float64 has too few.
+# Largest value for which float32 has enough fractional digits to subtract the threshold; for float64 it is MAX_VALUE.
 _LARGE, MAX_VALUE = 1024.0, 2.0**30
 # Thresholds evaluated per pass.
 _FANOUT = 64

@@ -87,9 +87,9 @@ class GraphModel(nn.Module, ABC):
         return []
 
     def alternative_starts(self) -> list[dict[str, Tensor]]:
-        """Return other initial values of some parameters, by name, that training may try.
+        """Return alternative initial values of some parameters by name, for training with ``try_starts``.
 
-        Where the result of training depends strongly on the initial values, which of them is best depends on the graph.
+        The best initial values can depend on the graph.
         """
         return []
 

@@ -1,7 +1,7 @@
-"""Edge gradients by autograd, and the numerical probes of a model's behavior.
+"""Edge gradients by autograd, and numerical probes of models.
 
 The autograd path adds the pairs to the graph as weighted edges. It is slow, and correct for any model that treats zero-weight
-edges like missing edges; the probes here test this and what else the library assumes of a model.
+edges like missing edges; the probes test this and the other assumptions of the library.
 :mod:`edgeproof.models.model_probe` combines them into one report.
 """
 
@@ -39,7 +39,7 @@ class EncodeDiffuse(Protocol):
 
 
 class Tolerance(NamedTuple):
-    """Largest difference between equal results, relative to the largest absolute value.
+    """Largest accepted difference between two results, relative to the largest absolute value.
 
     Args:
         logits: For logits of unweighted graphs.
@@ -57,7 +57,7 @@ TOLERANCES = {
 _LOW_PRECISION = Tolerance(logits=1e-2, weighted=1e-2)
 # Logits of the same computation differ by at most this many units of rounding, relative to the largest.
 _ROUNDING_UNITS = 64
-# Gradients with respect to other nodes' features count from this fraction of the largest: below may be rounding.
+# Gradients with respect to other nodes' features below this fraction of the largest are treated as rounding errors.
 _INTERACTION = 1e-3
 
 IGNORES_EDGES = (
@@ -138,7 +138,7 @@ class AutogradPath:
         return gradient[position[flip.numel() :]]
 
     def edge_weight_problem(self) -> str | None:
-        """Return why zero-weight edges are not like missing edges to the model, or None if they are."""
+        """Return how the model treats zero-weight edges differently from missing edges, or None if it does not."""
         if not _accepts(self.model, 3):
             return (
                 "its forward takes no edge_weight. If it computes with an EdgeIndex or a sparse matrix, wrap it as shown in "
@@ -205,7 +205,7 @@ def _close(values: Tensor, expected: Tensor, tolerance: float) -> bool:
 
 
 def batching_is_exact(separate: Callable[[], Tensor], batched: Callable[[], Tensor]) -> bool:
-    """Test whether a model gives graphs in one batch the same logits as each graph alone; not so with a norm over all nodes.
+    """Test whether graphs in one batch get the same logits as each graph alone; a norm over all nodes prevents this.
 
     Args:
         separate: Runs the model on each of several different graphs.
@@ -225,7 +225,7 @@ def batching_is_exact(separate: Callable[[], Tensor], batched: Callable[[], Tens
 def propagate_path_is_exact(
     model: nn.Module, data: Data, gradient: Callable[[str, Pairs, Tensor, Tensor], tuple[Tensor, Tensor]]
 ) -> bool:
-    """Test whether the ``"propagate"`` path gives a model the logits and edge gradients of autograd; cached by model.
+    """Test whether the ``"propagate"`` path gives the same logits and edge gradients as autograd; cached by model.
 
     Args:
         model: Model.
@@ -259,7 +259,7 @@ _EXACT: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def is_verified(model: nn.Module) -> bool:
-    """Return whether :func:`propagate_path_is_exact` was true for the model, with a gradient other than zero."""
+    """Return whether :func:`propagate_path_is_exact` has been true for the model with a non-zero gradient."""
     return _EXACT.get(model, False)
 
 

@@ -237,7 +237,7 @@ class EdgeGradientEngine:
                 return self.model.diffuse(self._encoded, adjacency)
 
     def logits_of(self, sets: Sequence[Tensor], *, max_batch_nodes: int = 1 << 17) -> Iterator[Tensor]:
-        """Yield the logits under each set of flips, in batches.
+        """Yield the logits for each set of flips, in batches.
 
         On the ``"propagate"`` path, copies of the graph run as one disconnected graph, which saves most kernel launches.
 
@@ -278,12 +278,13 @@ class EdgeGradientEngine:
         return self.edges.apply_sign(self.adjacency.weight.new_ones(len(pairs)), pairs, ascending=ascending)
 
     def run_on_tape(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor, list[Scores] | None]:
-        """Return loss, logits and terms of the gradient on the ``"propagate"`` path, without a host-device sync."""
+        """Run forward and backward on the ``"propagate"`` path without a host-device sync; return loss, logits and
+        gradient terms."""
         with dispatch.using(self.backend):
             return self.run_over(self.adjacency if not flip.numel() else self.adjacency.perturbed(pairs, flip))
 
     def run_over(self, adjacency: Adjacency) -> tuple[Tensor, Tensor, list[Scores] | None]:
-        """Return the same as :meth:`run_on_tape` for a perturbed graph."""
+        """Return the results of :meth:`run_on_tape` for a graph that is already perturbed."""
         assert isinstance(self.model, EncodeDiffuse)
         with dispatch.using(self.backend), torch.enable_grad():
             with eval_mode(self.model), Tape() as tape:
@@ -325,7 +326,7 @@ class EdgeGradientEngine:
         return pairs, flip
 
     def _convert_layers(self, path: str | None) -> str:
-        """Replace a model of PyG layers by its converted form, or return why it has none, for an error message."""
+        """Convert a model of PyG layers, or return the reason why it cannot be converted, for an error message."""
         if isinstance(self.model, EncodeDiffuse):
             return ""
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    r"""Edge weights as they are: :math:`\hat A_{uv} = w_{uv}`."""
+    r"""Unchanged edge weights: :math:`\hat A_{uv} = w_{uv}`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,7 +175,7 @@ class Bilinear:
         return dispatch.pair_scores(self.b, self.h, self.node, pairs.u, pairs.v, backend=backend)
 
     def at_many(self, pairs: Pairs, backend: str | None) -> Tensor:
-        """Return the same as :meth:`at` by way of all pairs: faster for a large fraction of them."""
+        """Return the scores of :meth:`at`, gathered from a table of all pairs: faster for a large fraction of them."""
         return dispatch.table_at(self.b @ self.h.T, self.node, pairs.u, pairs.v, backend=backend)
 
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
@@ -214,7 +214,7 @@ class Attended:
         return forth + back * (dispatch.gathered_dot(self.b, self.h, v, u, backend=backend) - self.own[v])
 
     def at_many(self, pairs: Pairs, backend: str | None) -> Tensor:
-        """Return the same as :meth:`at` by way of all pairs: faster for a large fraction of them."""
+        """Return the scores of :meth:`at`, gathered from a table of all pairs: faster for a large fraction of them."""
         nodes = torch.arange(self.own.numel(), device=self.own.device)
         return self.tile(nodes, nodes)[pairs.u, pairs.v]
 

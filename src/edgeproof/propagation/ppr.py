@@ -1,7 +1,7 @@
 r"""Personalized PageRank (graph diffusion; Gasteiger et al., NeurIPS 2019), differentiable in the edge weights.
 
-The diffusion :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}` has an entry for every two connected nodes; each row keeps its
-largest. With :math:`G` the gradient with respect to the kept entries, and 0 elsewhere,
+The diffusion :math:`\Pi = \alpha (I - (1 - \alpha) \hat A)^{-1}` has an entry for every two connected nodes; only the
+largest entries of each row are kept. With :math:`G` the gradient with respect to the kept entries, and 0 elsewhere,
 
 .. math::
     \frac{\partial L}{\partial \hat A} = \frac{1 - \alpha}{\alpha} \, \Pi^\top G \, \Pi^\top,

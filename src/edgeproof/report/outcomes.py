@@ -101,7 +101,7 @@ class Outcomes:
         """Read a file written by :meth:`save`.
 
         Raises:
-            ValueError: If the file is damaged, or holds something else.
+            ValueError: If the file is damaged or does not contain outcomes.
         """
         header, tensors = read_tensors(path)
         if header.get("outcomes") != _FORMAT:

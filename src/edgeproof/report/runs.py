@@ -23,7 +23,7 @@ from edgeproof.training import History
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """Kind of budget. Accuracies are comparable only under the same threat model.
+    """Local budget and counting rule. Accuracies are comparable only under the same threat model.
 
     Args:
         local: Local budget as a factor of the degree, ``"given"`` for individual budgets, ``"None"`` for no local budget.

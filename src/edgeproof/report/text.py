@@ -74,7 +74,7 @@ def threat_model(kind: ThreatModel) -> list[str]:
 
 
 def tested_nodes(run: Run) -> str:
-    """Return the number of test nodes and how many of them training or validation has seen."""
+    """Return the number of test nodes, and how many of them are in a training or validation graph."""
     setting, total, seen = run.split.get("setting"), run.split.get("test"), run.split.get("test_nodes_seen")
     nodes = "test nodes" if total is None else f"{total} test nodes"
     if seen == 0:

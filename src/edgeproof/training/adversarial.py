@@ -26,7 +26,8 @@ class Threat:
     """Threat model of adversarial training: an attack and its budgets.
 
     Args:
-        attack: Attack, used as it is; :meth:`~edgeproof.attacks.Attack.for_training` gives the paper's cheaper settings.
+        attack: Attack, used with its own settings; :meth:`~edgeproof.attacks.Attack.for_training` gives the paper's
+            cheaper settings.
         epsilon: Global budget as a fraction of the edges at the target nodes.
         local: Local budget of each node as a fraction of its degree; None for no local budgets.
         count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`.
@@ -48,7 +49,7 @@ class Threat:
 
     @property
     def identity(self) -> list[str]:
-        """Settings and a hash of all tensors among them: equal only for equal threats."""
+        """Settings, with tensors replaced by hashes; equal only for equal threat models."""
         tensors = (value for value in vars(self.attack).values() if isinstance(value, Tensor))
         return [repr(self), fingerprint(tensors)]
 
@@ -122,7 +123,7 @@ class Adversary:
             self.target.engine(loss)
 
     def find(self, epoch: int, budget_fraction: float, trace: AttackTrace, start: Tensor | None = None) -> Tensor:
-        """Return flips against the model with its current parameters.
+        """Attack the model with its current parameters, and return the flips.
 
         Args:
             epoch: Epoch, which determines the random choices together with the seed.
@@ -147,7 +148,7 @@ class Adversary:
         raise torch.OutOfMemoryError(f"not enough memory for {self.attack!r}: {self._memory_advice(budget)} ({reason})")
 
     def _memory_advice(self, budget: Budget) -> str:
-        """Halve the block size until the attack fits into memory, and name that size."""
+        """Return a block size that fits into memory, found by halving, as advice for the error message."""
         size = getattr(self.attack, "block_size", 0) // 2
         while size >= 2:
             # Release the memory of the failed attempt, including recorded runs.

@@ -36,7 +36,7 @@ class RunState:
         flips: Latest flips of the attack on the training graph; None without an attack.
         seconds: Runtime so far.
         phases: Runtime so far by phase.
-        stopped: Reason for the end of the run; None before the end.
+        stopped: Reason why the run ended; None while it is running.
     """
 
     next_epoch: int
@@ -56,7 +56,7 @@ class Checkpoint:
 
     Args:
         path: File.
-        run: Identity of the run (settings, model, split); :meth:`restore` refuses files of other runs.
+        run: Identity of the run (settings, model, split); :meth:`restore` rejects files of other runs.
         every: Number of epochs between two writes.
     """
 
@@ -92,7 +92,7 @@ class Checkpoint:
             "phases": state.phases,
             "stopped": state.stopped,
         }
-        # safetensors refuses tensors that share memory.
+        # safetensors rejects tensors that share memory.
         write_tensors(self.path, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, header)
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None) -> RunState:

@@ -30,20 +30,22 @@ class TrainConfig:
         warmup_epochs: Number of clean epochs with cross-entropy before the main loop; at most ``max_epochs`` in a separate
             warm-up. A separate warm-up is skipped if the main
             run would only repeat it: without an attack and pseudo-labels, and with cross-entropy.
-        separate_warmup: Whether the warm-up is a run of its own, as in the paper's released scripts: on the labelled nodes
+        separate_warmup: Whether the warm-up is a separate run, as in the paper's released scripts: on the labelled
+            nodes
             only, with the weight decay of label models, restored to its best epoch, and with its own optimizer. Otherwise its
             epochs are the first ones of the run, with the same nodes, labels and optimizer.
         max_epochs: Maximum number of epochs of the main loop.
-        min_epochs: Number of epochs of the main loop that cannot be the best one and do not count towards patience. Does not
+        min_epochs: Number of first epochs of the main loop that are ignored when the best epoch is chosen and do not
+            count towards patience. Does not
             apply to label models.
-        fine_tune_epochs: Maximum number of epochs of adversarial training after a separate warm-up, where half as many without
-            a better validation result end it; 0 for those of ``max_epochs`` and ``patience``.
+        fine_tune_epochs: Maximum number of epochs of adversarial training after a separate warm-up, with a patience of
+            half as many epochs; 0 to use ``max_epochs`` and ``patience``.
         patience: Number of epochs without a better validation result after which training stops; at most 200 in a separate
             warm-up.
         select: Criterion for the best epoch: the lowest validation ``"loss"``, or the highest validation ``"accuracy"``, where
             the loss breaks ties.
         max_clean_drop: In adversarial training, how far the clean validation accuracy of the best epoch may lie below that
-            after the warm-up. Epochs beyond are only used if all are; 1 for no limit.
+            after the warm-up. Epochs with a larger drop are used only if all have one; 1 for no limit.
         validate_every: Number of epochs between validations. The last epoch is always validated.
         epsilon_warmup: Number of epochs over which the budget on the training graph rises linearly to its full size.
             Validation always uses the full budget.
@@ -59,7 +61,7 @@ class TrainConfig:
             (warm-up, or main run without one), and to keep the best run on the validation nodes.
         scale_features: Whether to divide features by their scale during training (:mod:`edgeproof.training.features`). The
             model itself takes unscaled features before and after.
-        max_restarts: How often a run that failed is repeated with another seed (:mod:`edgeproof.training.failures`).
+        max_restarts: Maximum number of restarts of a failed run, each with another seed (:mod:`edgeproof.training.failures`).
         seed: Seed of all random choices in training.
     """
 
@@ -70,10 +72,12 @@ class TrainConfig:
         default=10, metadata={"help": "Number of clean epochs with cross-entropy before the main loop."}
     )
     separate_warmup: bool = field(
-        default=True, metadata={"help": "Run the warm-up as a run of its own on the labelled nodes."}
+        default=True, metadata={"help": "Run the warm-up as a separate run on the labelled nodes."}
     )
     max_epochs: int = field(default=3000, metadata={"help": "Maximum number of epochs of the main loop."})
-    min_epochs: int = field(default=0, metadata={"help": "Number of first epochs that cannot be the best one."})
+    min_epochs: int = field(
+        default=0, metadata={"help": "Number of first epochs that are not considered for the best one."}
+    )
     fine_tune_epochs: int = field(
         default=0,
         metadata={"help": "Maximum number of epochs of adversarial training after a separate warm-up; 0: max_epochs."},
@@ -85,7 +89,8 @@ class TrainConfig:
         default="loss", metadata={"help": "Criterion for the best epoch on the validation nodes: loss or accuracy."}
     )
     max_clean_drop: float = field(
-        default=1.0, metadata={"help": "Largest drop of the clean validation accuracy in adversarial training; 1: any."}
+        default=1.0,
+        metadata={"help": "Largest drop of the clean validation accuracy in adversarial training; 1: no limit."},
     )
     validate_every: int = field(default=1, metadata={"help": "Number of epochs between validations."})
     epsilon_warmup: int = field(
@@ -108,7 +113,7 @@ class TrainConfig:
     )
     scale_features: bool = field(default=False, metadata={"help": "Divide features by their scale during training."})
     max_restarts: int = field(
-        default=0, metadata={"help": "How often a run that failed is repeated with another seed."}
+        default=0, metadata={"help": "Maximum number of restarts of a failed run, each with another seed."}
     )
     seed: int = field(default=0, metadata={"help": "Seed of all random choices in training."})
 
@@ -137,7 +142,7 @@ class TrainConfig:
 
     @property
     def has_separate_warmup(self) -> bool:
-        """Whether there is a warm-up that is a run of its own."""
+        """Whether the warm-up is a separate run."""
         return self.separate_warmup and self.warmup_epochs > 0
 
     def for_label_models(self) -> TrainConfig:
@@ -235,7 +240,7 @@ class Preset:
 
 PRESETS = {
     "default": Preset(
-        "settings that hold across graphs and models; clean training unless an attack is given",
+        "settings that work across graphs and models; clean training unless an attack is given",
         TrainConfig(
             loss="cross_entropy",
             weight_decay=5e-4,
@@ -300,7 +305,7 @@ def configure(preset: str | TrainConfig | Preset, settings: TrainSettings) -> Pr
 
 
 def check_threat_settings(config: TrainConfig, threat: Threat | None, given: Collection[str]) -> None:
-    """Raise for settings that need an attack, or one that can start at given flips, if there is none.
+    """Raise for settings that need an attack (or one that supports a warm start) if none is given.
 
     Args:
         config: All settings.

@@ -1,4 +1,4 @@
-"""Signs that a training run has failed, and what to try."""
+"""Detection of failed training runs, with advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgeproof.training.history import Epoch, History
 
 # A run fails if its validation accuracy is this far below that of its own warm-up.
 _MAX_LOSS_OF_WARMUP = 0.1
-# A difference of training and validation accuracy that deserves a warning.
+# Gap between training and validation accuracy above which a warning is issued.
 _MAX_MISMATCH = 0.5
 
 
@@ -23,7 +23,7 @@ class Problem(NamedTuple):
     Args:
         code: Code of the warning.
         message: What is wrong and what to try.
-        failed: Whether another seed may help, so that the run is worth repeating.
+        failed: Whether the run is repeated with another seed.
     """
 
     code: str
@@ -46,7 +46,7 @@ def find_problem(history: History, warmup: History | None, split: Split) -> Prob
         return Problem(
             "EP104",
             f"the model is not better than a constant prediction on the validation nodes ({val_accuracy:.1%}, constant "
-            f"{constant_accuracy(val_labels):.1%}): check features and labels (edgeproof datasets describe), try a lower "
+            f"{constant_accuracy(val_labels):.1%}): check features and labels, try a lower "
             "learning rate (lr), more labelled nodes, or another architecture",
             failed=True,
         )

@@ -1,8 +1,8 @@
-r"""Scales of features, by which training divides them.
+r"""Feature scaling during training.
 
 Adam changes all weights by steps of similar size, so features of very different or extreme scales slow training down or make it
 diverge. Training therefore replaces :math:`x_j` by :math:`x_j / s_j`, and afterwards the weights :math:`W_j` of feature
-:math:`j` by :math:`W_j / s_j`: the trained model takes the features as they are.
+:math:`j` by :math:`W_j / s_j`: the trained model takes unscaled features.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from edgeproof.training.failures import is_near_constant
 _NORMAL = (0.1, 30.0)
 # The norm that features outside this range are scaled to.
 _TYPICAL = 3.0
-# Features that are non-zero at more than this fraction of the nodes get a scale of their own. Rare words do not: they would
+# Features that are non-zero at more than this fraction of the nodes get their own scale. Rare words do not, because
+# they would
 # get a large weight.
 _DENSE = 0.5
 # Scales of dense features that differ by less than this factor are left as they are.

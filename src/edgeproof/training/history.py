@@ -72,7 +72,7 @@ class History:
     Args:
         config: Settings.
         epochs: All epochs of the main run, including a warm-up within it (``separate_warmup=False``).
-        best_epoch: Epoch whose parameters the model has.
+        best_epoch: Epoch to which the model has been restored.
         stopped: Reason for the end, ``"patience"`` or ``"max_epochs"``.
         seconds: Runtime with warm-up, over all parts of a resumed run, without label models (:attr:`label_seconds`).
         phases: Seconds per phase of the attacks, of the steps and of validation.

@@ -38,7 +38,7 @@ from edgeproof.training.checkpoint import Checkpoint, RunState
 from edgeproof.training.config import TrainConfig
 from edgeproof.training.history import Epoch, History, Observer
 
-# Weight of the loss beside the accuracy: smaller than one node's share of any validation set.
+# Weight of the loss, which breaks ties: too small to outweigh one misclassified validation node.
 _TIE_BREAK = 1e-7
 # Larger than any difference of validation losses.
 _PENALTY = 1e6
@@ -64,7 +64,7 @@ def run_epochs(
     optimizer = _adam(model, config)
     # Not in the paper: averaged parameters, which are then validated and kept.
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.averaging)) if config.averaging else None
-    # The two adversaries have different random choices.
+    # The two adversaries have different seeds.
     train = Stage(model, split.train.data, nodes, labels, threat, 2 * config.seed)
     val_model = model if average is None else average.module
     val_labels = split.val.data.y[split.val.nodes]
@@ -183,10 +183,10 @@ def _validate(
 
 
 def selection_loss(record: Epoch, config: TrainConfig, initial_accuracy: float | None) -> float:
-    """Return the number that is lowest in the best epoch.
+    """Return the criterion by which the best epoch is selected; lower is better.
 
     It is the validation loss, or for ``select="accuracy"`` the fraction of misclassified validation nodes, where the loss
-    breaks ties. A clean accuracy that is more than ``max_clean_drop`` below the initial one comes first.
+    breaks ties. If the clean accuracy is more than ``max_clean_drop`` below the initial one, a large penalty is added.
 
     Args:
         record: Metrics of a validated epoch.
@@ -205,7 +205,7 @@ def selection_loss(record: Epoch, config: TrainConfig, initial_accuracy: float |
 
 
 def run_identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:
-    """Return everything that identifies a run before label models and warm-up have been trained."""
+    """Return the identity of a run, without the results of label models and warm-up."""
     return {
         "config": asdict(config),
         "model": repr(model),

@@ -31,7 +31,7 @@ class TrainingWarning(EdgeproofWarning):
 
 @dataclass(frozen=True)
 class Stages:
-    """Everything that the stages of one training share.
+    """Shared inputs of the stages of one training.
 
     Args:
         split: Split.
@@ -115,7 +115,7 @@ class Stages:
 
 
 def train_with_restarts(model: nn.Module, stages: Stages) -> History:
-    """Run warm-up and main loop; if they fail, again with other seeds, and keep the best run.
+    """Run warm-up and main loop, repeat them with another seed if they fail, and keep the best run.
 
     Problems of the kept run are issued as :class:`TrainingWarning`.
 

@@ -1,4 +1,4 @@
-"""Training from several initial parameters, of which the best run on the validation nodes is kept."""
+"""Training from several initial parameters; keeps the run with the best validation result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def best_start(model: nn.Module, config: TrainConfig, run: Run) -> History:
         run: Training of one start.
 
     Returns:
-        Record of the best run, with the runtime of all of them.
+        Record of the best run, with the total runtime of all runs.
     """
     starts = model.alternative_starts() if config.try_starts and isinstance(model, GraphModel) else []
     others = [copy.deepcopy(model) for _ in starts]

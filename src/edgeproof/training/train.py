@@ -43,38 +43,42 @@ def train(
     """Train ``model`` on ``split.train`` and restore its best epoch.
 
     The best epoch is chosen on ``split.val``; ``split.test`` is not used. In adversarial training the
-    training and the validation graph are attacked in every epoch: the step is made on the perturbed training graph, the
-    validation loss is that on the perturbed validation graph. Model and split must be on the same device.
+    training and the validation graph are attacked in every epoch: the gradient step uses the perturbed training graph,
+    the validation loss the perturbed validation graph. Model and split must be on the same device.
 
     Args:
         model: Module called as ``model(x, edge_index, edge_weight=None)``. If it has ``parameter_groups()``, the optimizer
             uses them; if it has ``training_objective()``, training minimizes it
             (see :class:`~edgeproof.models.WithObjective`).
         split: Training and validation nodes with their graphs.
-        attack: Attack to train against, used as it is; ``LRBCD().for_training()`` has the paper's settings for training. None
+        attack: Attack to train against, used with its own settings; ``LRBCD().for_training()`` has the paper's
+            settings for training. None
             for clean training.
         epsilon: Global budget of the attack as a fraction of the edges at the target nodes.
         local: Local budget at each node as a fraction of its degree; None for no local budgets.
-        count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`. By default that of the
-            preset, else ``"incident"``.
+        count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`. Default: as in the
+            preset, otherwise ``"incident"``.
         self_training: Whether to train on all nodes of the training graph, with pseudo-labels for the unlabelled ones. True
-            trains label models with the architecture of ``model``, or the one of the preset, if it has one. A module sets
-            their architecture; it is not changed. :class:`~edgeproof.training.PseudoLabels` are used as they are. By default
-            that of the preset (``"default"``: in adversarial training, if there are unlabelled nodes; ``"paper"``: False).
-        preset: ``"default"``, settings that hold across graphs and models; ``"paper"``; ``"sturdy"``, which includes an attack,
+            trains label models with the architecture given by the preset, if any, otherwise that of ``model``. A
+            module sets their architecture; it is not changed. :class:`~edgeproof.training.PseudoLabels` are used
+            without training label models. Default: as in the preset (``"default"``: in adversarial training, if there
+            are unlabelled nodes; ``"paper"``: False).
+        preset: ``"default"``, settings that work across graphs and models; ``"paper"``; ``"sturdy"``, which includes
+            an attack,
             budgets and label models; settings as a :class:`TrainConfig`; or your own :class:`Preset`.
         checkpoint: File for the state of the run. If it exists, the run resumes from it, with the same result as an
             uninterrupted run: bit for bit on a CPU; on a GPU up to rounding, which may change the last epoch.
         checkpoint_every: Number of epochs between two checkpoints.
         progress: Whether to draw a progress bar (on terminals only).
         observe: Function called with every :class:`Epoch` of the main run as soon as it is over, for example a
-            :class:`~edgeproof.training.TensorBoardLog`. Not called in label models and a separate warm-up; a restarted run
+            :class:`~edgeproof.training.TensorBoardLog`. Not called for label models and a separate warm-up; a
+            restarted run
             begins again at epoch 0.
         settings: Settings that differ from the preset; see :class:`TrainConfig`.
 
     Returns:
-        Record of the run. The model is changed in place and is in evaluation mode. A run that failed is repeated with another
-        seed if the preset says so, and a suspicious result is issued as a :class:`TrainingWarning`.
+        Record of the run. The model is changed in place and is in evaluation mode. A failed run is repeated with
+        another seed up to ``max_restarts`` times, and suspicious results are reported by a :class:`TrainingWarning`.
 
     Raises:
         ValueError: For invalid settings, an invalid graph, or a checkpoint of another run.

@@ -19,7 +19,7 @@ class Report:
 
     Args:
         job: The job.
-        failure: Why it failed; None if it succeeded.
+        failure: Reason of the failure; None if the job succeeded.
     """
 
     job: Job

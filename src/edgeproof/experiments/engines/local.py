@@ -47,7 +47,7 @@ class WorkerSettings:
     log_dir: Path | None
 
 
-# Runs a job, and creates the file when the job starts.
+# Function that runs a job and creates the file when the job starts.
 Work = Callable[[Job, Path, WorkerSettings], None]
 
 

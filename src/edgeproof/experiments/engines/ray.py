@@ -133,7 +133,7 @@ class _Scheduler:
         self.setup = Setup(engine.device, engine.threads, command)
         # The job of each task, and whether the task is its training.
         self.waiting: dict[Any, tuple[Job, bool]] = {}
-        # Tasks that combining tasks wait for.
+        # Unfinished tasks of which combining tasks need the results.
         self.parts: list[Any] = []
         self.left = {job: len(job.measurements) for job in jobs}
         self.failures: list[Report] = []

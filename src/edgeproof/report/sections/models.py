@@ -7,7 +7,7 @@ from edgeproof.report._html import Html, join, tag
 from edgeproof.report.groups import Group
 from edgeproof.report.sections._parts import Page, Scenario, Section, TableCell, number_cell, table
 
-# Settings that the graph determines.
+# Settings that follow from the graph.
 _CHANNELS = ("in_channels", "out_channels")
 
 
