@@ -6,11 +6,12 @@ INSTALLED := $(VENV)/.installed
 # One thread per test process: more cost more in synchronization than they gain on small graphs.
 PYTEST := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test smoke test-slow test-gpu lint types docs clean-accuracy clean
+.PHONY: help demo test coverage smoke test-slow test-gpu lint types docs clean-accuracy clean
 
 help:
 	@echo "make demo            train, attack and certify four models on a small generated graph; writes report.html"
 	@echo "make test            lint, types and the test suite"
+	@echo "make coverage        the test suite with a report of the lines it does not run"
 	@echo "make smoke           the fast core of the test suite, in less than a minute"
 	@echo "make test-slow       tests at the paper's scale (real datasets, many minutes)"
 	@echo "make test-gpu        tests of GPU code; needs an NVIDIA GPU"
@@ -32,10 +33,13 @@ demo: $(INSTALLED)
 	$(BIN)/edgeproof demo
 
 test: lint types
-	$(PYTEST) -m "not slow" -n auto --dist loadfile --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) -m "not slow" -n auto --dist loadfile --no-loadscope-reorder
+
+coverage: $(INSTALLED)
+	$(PYTEST) -m "not slow" -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term-missing:skip-covered
 
 smoke: $(INSTALLED)
-	$(PYTEST) tests --smoke -m "not slow" -n auto --dist loadfile -q
+	$(PYTEST) tests --smoke -m "not slow" -n auto --dist loadfile --no-loadscope-reorder -q
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -74,10 +74,11 @@ def public_calls() -> Iterator[tuple[str, Callable[[], object]]]:
     attack = ep.attacks.LRBCD(steps=3, block_size=2_000)
     smoothing = ep.certificates.SparseSmoothing(p_add=0.001, p_del=0.4)
     yield "LRBCD()(model, ...)", lambda: attack(model, graph, nodes, budget, seed=0, progress=False)
-    yield (
-        "ep.train(attack=LRBCD)",
-        lambda: ep.train(model, split, attack=attack, epsilon=0.1, local=0.5, max_epochs=3, progress=False),
-    )
+    # Subpackages are loaded on first use.
+    train = ep.train
+    options: dict[str, Any] = {"attack": attack, "epsilon": 0.1, "local": 0.5, "max_epochs": 60, "progress": False}
+    yield "ep.train(attack=LRBCD)", lambda: train(model, split, self_training=False, **options)
+    yield "... with pseudo-labels", lambda: train(model, split, **options)
     yield "ep.evaluate(attacks=[LRBCD])", lambda: ep.evaluate(model, graph, nodes, [0.1], [attack], progress=False)
     yield "ep.evaluate()", lambda: ep.evaluate(model, graph, nodes, [0.02], progress=False)
     yield (

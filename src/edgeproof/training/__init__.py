@@ -5,8 +5,8 @@ from edgeproof.training.checkpoint import CheckpointError, remove_checkpoints
 from edgeproof.training.config import PRESETS, Preset, TrainConfig
 from edgeproof.training.history import Epoch, History
 from edgeproof.training.memorize import Memorizing
-from edgeproof.training.self_training import LabelWarning, PseudoLabels
-from edgeproof.training.stages import TrainingWarning
+from edgeproof.training.safeguards import LabelWarning, TrainingWarning
+from edgeproof.training.self_training import PseudoLabels
 from edgeproof.training.tensorboard import TensorBoardLog
 from edgeproof.training.train import pseudo_labels, train
 

@@ -59,9 +59,9 @@ class TrainConfig:
         try_starts: Whether to also train from the other initial parameters that the model proposes
             (:meth:`GraphModel.alternative_starts <edgeproof.models.GraphModel.alternative_starts>`), in the first clean stage
             (warm-up, or main run without one), and to keep the best run on the validation nodes.
-        scale_features: Whether to divide features by their scale during training (:mod:`edgeproof.training.features`). The
+        scale_features: Whether to divide features by their scale during training (:mod:`edgeproof.training.safeguards`). The
             model itself takes unscaled features before and after.
-        max_restarts: Maximum number of restarts of a failed run, each with another seed (:mod:`edgeproof.training.failures`).
+        max_restarts: Maximum number of restarts of a failed run, each with another seed (:mod:`edgeproof.training.safeguards`).
         seed: Seed of all random choices in training.
     """
 
@@ -169,7 +169,8 @@ class TrainConfig:
     def for_main_run(self, *, is_adversarial: bool) -> TrainConfig:
         """Return the settings of the main run, which has no warm-up epochs after a separate warm-up."""
         if not self.has_separate_warmup:
-            return self
+            # Attacks make alternative starts expensive.
+            return replace(self, try_starts=False) if is_adversarial else self
         main = replace(self, warmup_epochs=0, separate_warmup=False, try_starts=False)
         if not (is_adversarial and self.fine_tune_epochs):
             return main

@@ -84,7 +84,7 @@ class History:
 
     config: TrainConfig
     epochs: tuple[Epoch, ...]
-    best_epoch: int
+    best: Epoch
     stopped: str
     seconds: float = field(compare=False)
     phases: dict[str, float] = field(compare=False, default_factory=dict)
@@ -94,9 +94,9 @@ class History:
     warning: str | None = None
 
     @property
-    def best(self) -> Epoch:
-        """Metrics of the best epoch."""
-        return next(record for record in self.epochs if record.epoch == self.best_epoch)
+    def best_epoch(self) -> int:
+        """Index of the best epoch."""
+        return self.best.epoch
 
     @property
     def label_seconds(self) -> float:

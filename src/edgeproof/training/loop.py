@@ -46,13 +46,13 @@ _PENALTY = 1e6
 
 def run_epochs(
     model: nn.Module,
+    checkpoint: Path | None,
+    *,
     split: Split,
     config: TrainConfig,
-    *,
     nodes: Tensor,
     labels: Tensor,
     threat: Threat | None,
-    checkpoint: Path | None,
     checkpoint_every: int,
     show: bool,
     observe: Observer | None = None,
@@ -122,10 +122,9 @@ def run_epochs(
     model.load_state_dict(state.best_state)
     model.eval()
 
-    assert state.best_epoch is not None
     assert state.stopped is not None
-    records, phases = tuple(state.records), dict(state.phases)
-    return History(config, records, state.best_epoch, state.stopped, state.seconds, phases, threat)
+    best = next(record for record in state.records if record.epoch == state.best_epoch)
+    return History(config, tuple(state.records), best, state.stopped, state.seconds, dict(state.phases), threat)
 
 
 def _train_epoch(

@@ -9,34 +9,35 @@ Comments in :func:`generate_pseudo_labels` refer to these lines, with training g
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgeproof import losses
 from edgeproof._checks import MAX_SEED
-from edgeproof._warnings import EdgeproofWarning, warn, with_code
+from edgeproof._warnings import warn, with_code
 from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import TrainConfig
-from edgeproof.training.failures import clean_val_accuracy, is_near_constant
 from edgeproof.training.history import History
 from edgeproof.training.loop import run_epochs, run_identity
-from edgeproof.training.starts import best_start
+from edgeproof.training.safeguards import (
+    LabelWarning,
+    Outcome,
+    best_start,
+    constant_accuracy,
+    reinitialized_copy,
+    with_restarts,
+)
 
 # Offset of the seeds of label models: with the seed of the final model they would have the same initial parameters.
 _SEED_OFFSET = 1_000_000
-
-
-class LabelWarning(EdgeproofWarning):
-    """Problem with label models or their pseudo-labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +95,29 @@ def generate_pseudo_labels(
         if file is not None:
             check_resumable(file, run_identity(model, split, replace(config, seed=seed), None))
 
+    def attempt(label_model: nn.Module, settings: TrainConfig, file: Path | None) -> Outcome:
+        fit = partial(
+            run_epochs,
+            split=split,
+            config=settings,
+            nodes=nodes,
+            labels=truth[nodes],
+            threat=None,
+            checkpoint_every=checkpoint_every,
+            show=show,
+        )
+        return Outcome(label_model, best_start(label_model, settings, file, fit))
+
     probabilities, val_probabilities, accuracies, histories = [], [], [], []
     val_labels = split.val.data.y[split.val.nodes]
     for index, (seed, file) in enumerate(zip(seeds, files, strict=True)):
         # Line 1: train an initial model. Not in the paper: several models, which vote.
         which = f"label model {index + 1} of {config.label_models}"
-        trainer = _LabelTrainer(model, split, config, checkpoint_every, show)
+        label_model, settings = reinitialized_copy(model, seed), replace(config, seed=seed)
         try:
-            label_model, history = trainer.train(seed, file, which)
+            history, _ = with_restarts(
+                label_model, split, settings, file, attempt, subject=which, category=LabelWarning
+            )
         except FloatingPointError as error:
             raise FloatingPointError(f"{which}, before the training of the model itself: {error}") from error
         histories.append(history)
@@ -128,81 +144,23 @@ def generate_pseudo_labels(
         voters=voters,
         label_model=model_summary(model),
     )
-    constant_accuracy = float(torch.bincount(val_labels).max()) / val_labels.numel()
-    if beats_constant(result.val_accuracy, constant_accuracy):
+    message = _doubt(result, val_labels, config.label_models)
+    if message is None:
         return result
-    message = (
-        f"the pseudo-labels are hardly better than a constant prediction: the label models have a validation accuracy of "
-        f"{result.val_accuracy:.1%}, a constant prediction {constant_accuracy:.1%}. Try another seed"
-        + (", or label_models=5, which excludes models that failed" if config.label_models == 1 else "")
-    )
     warn("EP101", message, LabelWarning, stacklevel=3)
     return replace(result, warning=with_code("EP101", message))
 
 
-@dataclass(frozen=True)
-class _LabelTrainer:
-    """Training of label models.
-
-    Args:
-        model: Architecture.
-        split: Split.
-        config: Settings of label models.
-        checkpoint_every: Number of epochs between two checkpoints.
-        show: Whether to draw progress bars.
-    """
-
-    model: nn.Module
-    split: Split
-    config: TrainConfig
-    checkpoint_every: int
-    show: bool
-
-    def train(self, seed: int, checkpoint: Path | None, which: str) -> tuple[nn.Module, History]:
-        """Train one label model; replace it if it failed, at most ``max_restarts`` times.
-
-        Args:
-            seed: Seed of its parameters and its training.
-            checkpoint: Its checkpoint; None for none.
-            which: Its number, for the warning.
-        """
-        label_model, history = self._train_once(seed, checkpoint)
-        val_labels = self.split.val.data.y[self.split.val.nodes]
-        for restart in range(1, self.config.max_restarts + 1):
-            if not is_near_constant(clean_val_accuracy(history.best), val_labels):
-                break
-            warn(
-                "EP107",
-                f"{which} failed and is replaced by one with another seed (restart {restart} of {self.config.max_restarts}): "
-                f"its accuracy on the validation nodes is {clean_val_accuracy(history.best):.1%}",
-                LabelWarning,
-                stacklevel=5,
-            )
-            file = None if checkpoint is None else sibling_path(checkpoint, f"restart{restart}")
-            other, other_history = self._train_once((seed + _SEED_OFFSET * restart) % (MAX_SEED + 1), file)
-            if clean_val_accuracy(other_history.best) > clean_val_accuracy(history.best):
-                label_model, history = other, other_history
-        return label_model, history
-
-    def _train_once(self, seed: int, checkpoint: Path | None) -> tuple[nn.Module, History]:
-        config, train = replace(self.config, seed=seed), self.split.train
-
-        def run(model: nn.Module, start: int) -> History:
-            file = checkpoint if checkpoint is None or not start else sibling_path(checkpoint, f"start{start}")
-            return run_epochs(
-                model,
-                self.split,
-                config,
-                nodes=train.nodes,
-                labels=train.data.y[train.nodes],
-                threat=None,
-                checkpoint=file,
-                checkpoint_every=self.checkpoint_every,
-                show=self.show,
-            )
-
-        label_model = reinitialized_copy(self.model, seed)
-        return label_model, best_start(label_model, config, run)
+def _doubt(found: PseudoLabels, val_labels: Tensor, num_models: int) -> str | None:
+    """Return a message if pseudo-labels are hardly better than a constant prediction, else None."""
+    constant = constant_accuracy(val_labels)
+    if beats_constant(found.val_accuracy, constant):
+        return None
+    return (
+        f"the pseudo-labels are hardly better than a constant prediction: the label models have a validation accuracy of "
+        f"{found.val_accuracy:.1%}, a constant prediction {constant:.1%}. Try another seed"
+        + (", or label_models=5, which excludes models that failed" if num_models == 1 else "")
+    )
 
 
 def select_voters(accuracies: Sequence[float], tolerance: float = 0.1) -> tuple[int, ...]:
@@ -236,55 +194,3 @@ def model_summary(model: nn.Module) -> str:
     """Return class name and settings of a model."""
     settings = model.settings if isinstance(model, GraphModel) else {}
     return f"{type(model).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
-
-
-def reinitialized_copy(model: nn.Module, seed: int) -> nn.Module:
-    """Return a copy of a model with new initial parameters.
-
-    Models of this library and modules with ``reset_parameters()`` are reset. Frozen parameters keep their values, since they
-    were trained before. Other parameters that cannot be reset keep their values, with a warning.
-
-    Args:
-        model: Model; it is not changed.
-        seed: Seed of the new parameters.
-    """
-    device, fresh = next(model.parameters()).device, copy.deepcopy(model)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        not_reset = _reset(fresh)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not parameter.requires_grad:
-                fresh.get_parameter(name).copy_(parameter)
-    for name, module in model.named_modules():
-        parameters = list(module.parameters())
-        if parameters and not any(parameter.requires_grad for parameter in parameters):
-            # Frozen modules keep their buffers, too, such as running means.
-            fresh.get_submodule(name).load_state_dict(module.state_dict())
-    if not_reset:
-        warn(
-            "EP103",
-            f"label models start with the current values of {', '.join(not_reset)} of {type(model).__name__}, which cannot be "
-            "reset: define reset_parameters() in the module that owns them",
-            LabelWarning,
-            stacklevel=3,
-        )
-    return fresh
-
-
-def _reset(module: nn.Module, prefix: str = "") -> list[str]:
-    """Reset the parameters of a module and its submodules; return the names of those that cannot be reset."""
-    if isinstance(module, GraphModel):
-        # Without init_seed, which would give all copies the same coefficients.
-        settings: dict[str, Any] = {
-            name: None if name == "init_seed" else value for name, value in module.settings.items()
-        }
-        module.load_state_dict(type(module)(**settings).state_dict())
-        return []
-    not_reset = [name for part, child in module.named_children() for name in _reset(child, f"{prefix}{part}.")]
-    reset = getattr(module, "reset_parameters", None)
-    if callable(reset):
-        reset()
-        return []
-    own = module.named_parameters(recurse=False)
-    return not_reset + [f"{prefix}{name}" for name, parameter in own if parameter.requires_grad]

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching
 from edgeproof._files import check_writable
+from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack
 from edgeproof.models import GraphModel, build, predict
 from edgeproof.splits import Split
 from edgeproof.training.adversarial import Adversary, Threat, make_threat
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import Preset, TrainConfig, TrainSettings, check_threat_settings, configure
-from edgeproof.training.features import divide_features, feature_scale, weights_of_scaled_features
 from edgeproof.training.history import History, Observer
-from edgeproof.training.loop import run_identity
+from edgeproof.training.loop import run_epochs, run_identity
+from edgeproof.training.safeguards import (
+    Outcome,
+    TrainingWarning,
+    best_start,
+    divide_features,
+    feature_scale,
+    weights_of_scaled_features,
+    with_restarts,
+)
 from edgeproof.training.self_training import PseudoLabels, check_unlabeled, generate_pseudo_labels
-from edgeproof.training.stages import Stages, train_with_restarts
 
 
 def train(
@@ -103,50 +113,59 @@ def train(
     file = _check_checkpoint(checkpoint, checkpoint_every)
     if observe is not None and not callable(observe):
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
-    source = chosen.self_training if self_training is None else self_training
-    if source is None:
-        source = threat is not None and isinstance(split, Split) and bool(split.train.unlabeled.numel())
-    if not isinstance(source, (bool, nn.Module, PseudoLabels)):
-        raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {source!r}")
+    source = _label_source(self_training, chosen, split, threat)
     num_classes = _check_ready(model, split)
-    # Not in the paper: features of extreme scales are divided by them during training.
-    scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
-    if scale is not None:
-        split = divide_features(split, scale)
+    scale, split = _scale_features(model, split, config)
     if file is not None:
         _check_resumable(file, model, split, config, threat)
-    pseudo_labels = source if isinstance(source, PseudoLabels) else None
-    if pseudo_labels is not None:
-        _check_pseudo_labels(pseudo_labels, split, num_classes)
-    label_model = source if isinstance(source, nn.Module) else None
-    if source is True:
-        label_model = _default_label_model(chosen, model, split, num_classes)
-    if label_model is not None:
-        _check_label_model(label_model, split, num_classes)
+    label_model, labels = _resolve_labels(source, chosen, model, split, num_classes)
     if label_model is not None or config.has_separate_warmup:
         _check_attack(model, split, threat, all_nodes=source is not False)
+    fit = partial(run_epochs, split=split, checkpoint_every=checkpoint_every, show=progress)
 
     # Self-training (Algorithm 3): pseudo-labels for all nodes of the training graph.
     if label_model is not None:
-        pseudo_labels = generate_pseudo_labels(
+        labels = generate_pseudo_labels(
             label_model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
         )
 
-    # Warm-up and training loop (Algorithm 2). Not in the paper: a run that failed is repeated with another seed.
-    has_labels = pseudo_labels is not None
-    stages = Stages(
-        split,
-        config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=has_labels),
-        threat,
-        pseudo_labels,
-        file,
-        checkpoint_every,
-        progress,
-        observe,
-    )
+    def attempt(model: nn.Module, config: TrainConfig, file: Path | None) -> Outcome:
+        # Warm-up on the labelled nodes (Algorithm 2, lines 2 and 3).
+        warmup, known = None, _labelled_nodes(split)
+        if config.has_separate_warmup:
+            warmup = warm_up(model, config, file, partial(fit, **known))
+        # Main loop (Algorithm 2, lines 4 to 10), with pseudo-labels on all training nodes.
+        main = config.for_main_run(is_adversarial=threat is not None)
+        targets = known if labels is None else _all_nodes(labels)
+        run = partial(fit, config=main, threat=threat, observe=observe, **targets)
+        return Outcome(model, best_start(model, main, file, run), warmup)
+
+    # Not in the paper: restarts, and features divided by their scale.
+    config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=labels is not None)
     with weights_of_scaled_features(model, scale, split):
-        history = train_with_restarts(model, stages)
-    return replace(history, config=config, pseudo_labels=pseudo_labels)
+        history, problem = with_restarts(model, split, config, file, attempt)
+    text = None
+    if problem is not None:
+        warn(problem.code, problem.message, TrainingWarning, stacklevel=2)
+        text = with_code(problem.code, problem.message)
+    return replace(history, config=chosen.config, pseudo_labels=labels, warning=text)
+
+
+def warm_up(model: nn.Module, config: TrainConfig, checkpoint: Path | None, fit: Callable[..., History]) -> History:
+    """Train on the labelled nodes for a few clean epochs with cross-entropy, and restore the best one.
+
+    Args:
+        model: Model.
+        config: Settings of the training.
+        checkpoint: Checkpoint of the main run; that of the warm-up is its sibling.
+        fit: :func:`~edgeproof.training.loop.run_epochs` on the labelled nodes.
+    """
+    settings = config.for_warmup()
+    file = None if checkpoint is None else sibling_path(checkpoint, "warmup")
+    try:
+        return best_start(model, settings, file, partial(fit, config=settings, threat=None))
+    except FloatingPointError as error:
+        raise FloatingPointError(f"warm-up: {error}") from error
 
 
 def pseudo_labels(
@@ -185,9 +204,7 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     _check_ready(model, split)
-    scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
-    if scale is not None:
-        split = divide_features(split, scale)
+    _, split = _scale_features(model, split, config)
     file = _check_checkpoint(checkpoint, checkpoint_every)
     return generate_pseudo_labels(
         model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
@@ -233,9 +250,48 @@ def _check_ready(model: nn.Module, split: Split) -> int:
     return logits.size(1)
 
 
-def _takes_scales(model: nn.Module) -> bool:
-    """Return whether the scale of features can be moved into the model's first weights."""
-    return isinstance(model, GraphModel) and bool(model.input_weights())
+def _label_source(
+    self_training: bool | nn.Module | PseudoLabels | None, preset: Preset, split: Split, threat: Threat | None
+) -> bool | nn.Module | PseudoLabels:
+    """Return the argument ``self_training``, or the default of the preset."""
+    source = preset.self_training if self_training is None else self_training
+    if source is None:
+        source = threat is not None and isinstance(split, Split) and bool(split.train.unlabeled.numel())
+    if not isinstance(source, (bool, nn.Module, PseudoLabels)):
+        raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {source!r}")
+    return source
+
+
+def _scale_features(model: nn.Module, split: Split, config: TrainConfig) -> tuple[Tensor | None, Split]:
+    """Return the scale of the features, or None if they are not scaled, and the split with scaled features."""
+    takes_scales = isinstance(model, GraphModel) and bool(model.input_weights())
+    scale = feature_scale(split.train.data.x) if config.scale_features and takes_scales else None
+    return scale, split if scale is None else divide_features(split, scale)
+
+
+def _resolve_labels(
+    source: bool | nn.Module | PseudoLabels, preset: Preset, model: nn.Module, split: Split, num_classes: int
+) -> tuple[nn.Module | None, PseudoLabels | None]:
+    """Return the label model to train, or the given pseudo-labels; both None without self-training."""
+    if isinstance(source, PseudoLabels):
+        _check_pseudo_labels(source, split, num_classes)
+        return None, source
+    if source is False:
+        return None, None
+    label_model = source if isinstance(source, nn.Module) else _default_label_model(preset, model, split, num_classes)
+    _check_label_model(label_model, split, num_classes)
+    return label_model, None
+
+
+def _labelled_nodes(split: Split) -> dict[str, Tensor]:
+    """Return the labelled training nodes and their labels, as arguments of the loop."""
+    nodes = split.train.nodes
+    return {"nodes": nodes, "labels": split.train.data.y[nodes]}
+
+
+def _all_nodes(found: PseudoLabels) -> dict[str, Tensor]:
+    """Return all training nodes and their pseudo-labels, as arguments of the loop."""
+    return {"nodes": torch.arange(found.labels.numel(), device=found.labels.device), "labels": found.labels}
 
 
 def _check_resumable(file: Path, model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> None:
