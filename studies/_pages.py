@@ -113,6 +113,7 @@ def command_line(
     def run(
         dataset: Annotated[list[str] | None, typer.Option(help="Only this dataset; repeatable.")] = None,
         model: Annotated[list[str] | None, typer.Option(help="Only this model; repeatable.")] = None,
+        training: Annotated[list[str] | None, typer.Option(help="Only this training; repeatable.")] = None,
         seed: Annotated[list[int] | None, typer.Option(help="Only this seed; repeatable.")] = None,
         processes: Annotated[
             int | None, typer.Option("--jobs", help="Number of processes. Default: chosen from cores and memory.")
@@ -122,7 +123,7 @@ def command_line(
     ) -> None:
         """Run the jobs without stored results; if interrupted, the same command resumes."""
         chosen = jobs()
-        for name, wanted in (("dataset", dataset), ("model", model), ("seed", seed)):
+        for name, wanted in (("dataset", dataset), ("model", model), ("training", training), ("seed", seed)):
             known = {job: _choice(job, name) for job in chosen}
             for value in wanted or ():
                 if str(value) not in known.values():
@@ -141,5 +142,11 @@ def command_line(
 
 
 def _choice(job: Job, name: str) -> str:
-    values = {"dataset": job.run.dataset.label, "model": job.run.model.name, "seed": str(job.run.seed)}
+    run = job.run
+    values = {
+        "dataset": run.dataset.label,
+        "model": run.model.name,
+        "training": run.training.label,
+        "seed": str(run.seed),
+    }
     return values[name]

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-DATASETS = ("citeseer", "cora_ml", "cora", "pubmed", "squirrel", "wikics", "ogbn-arxiv", "karate", "csbm")
+DATASETS = (
+    "citeseer",
+    "cora_ml",
+    "cora",
+    "pubmed",
+    "squirrel",
+    "wikics",
+    "ogbn-arxiv",
+    "amazon_photo",
+    "coauthor_cs",
+    "karate",
+    "csbm",
+)
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
 ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
 PRESETS = ("default", "paper", "sturdy")

@@ -67,8 +67,8 @@ def page_runs() -> list[Run]:
     graph, nodes = split.test.data, split.test.nodes
     runs = []
     for seed in (0, 1):
-        model = ep.models.build("GPRGNN", data.num_features, 2, seed=seed)
-        history = ep.train(model, split, seed=seed, max_epochs=20, progress=False)
+        model = ep.models.build("GPRGNN", data.num_features, 2, ep.models.PAPER_SETTINGS["GPRGNN"], seed=seed)
+        history = ep.train(model, split, preset="paper", seed=seed, max_epochs=20, progress=False)
         scores = ep.evaluate(model, graph, nodes, [0.05, 0.2], ["FGSM", "DICE"], local=0.5)
         certificate = ep.certificates.SparseSmoothing(0.01, 0.4).certify(
             model, graph, nodes, samples=400, choosing_samples=50, progress=False

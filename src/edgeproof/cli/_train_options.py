@@ -22,14 +22,22 @@ class ConfigField(NamedTuple):
     Args:
         name: Name.
         type: Type.
-        default: Default.
+        default: Value in the preset ``"default"``.
+        paper: Value in the preset ``"paper"``.
         help: Description, from the metadata of the field.
     """
 
     name: str
     type: type
     default: Any
+    paper: Any
     help: str
+
+    @property
+    def defaults(self) -> str:
+        """Values in the presets as text."""
+        paper = "" if self.paper == self.default else f" (preset paper: {self.paper})"
+        return f"Default: {self.default}{paper}."
 
 
 @cache
@@ -39,21 +47,34 @@ def config_fields() -> tuple[ConfigField, ...]:
     Importing the class imports torch, which takes seconds; ``--help`` and completion should not.
     """
     source = (files("edgeproof") / "training" / "config.py").read_text(encoding="utf-8")
-    (definition,) = (
-        node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "TrainConfig"
+    body = ast.parse(source).body
+    (definition,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == "TrainConfig")
+    (presets,) = (
+        node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PRESETS"
     )
-    return tuple(_parse_field(node) for node in definition.body if isinstance(node, ast.AnnAssign))
+    assert isinstance(presets, ast.Dict)
+    changed = _settings_of_preset(presets, "default")
+    return tuple(_parse_field(node, changed) for node in definition.body if isinstance(node, ast.AnnAssign))
 
 
-def _parse_field(node: ast.AnnAssign) -> ConfigField:
+def _settings_of_preset(presets: ast.Dict, name: str) -> dict[str, Any]:
+    """Return the arguments of ``TrainConfig`` in a preset."""
+    names = [key.value for key in presets.keys if isinstance(key, ast.Constant)]
+    calls = [node for node in ast.walk(presets.values[names.index(name)]) if isinstance(node, ast.Call)]
+    (config,) = (call for call in calls if ast.unparse(call.func) == "TrainConfig")
+    return {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in config.keywords}
+
+
+def _parse_field(node: ast.AnnAssign, changed: dict[str, Any]) -> ConfigField:
     assert isinstance(node.target, ast.Name)
     assert node.value is not None
     if isinstance(node.value, ast.Call):  # dataclasses.field(default=..., metadata={"help": ...})
         settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.value.keywords}
-        default, help_text = settings["default"], settings["metadata"]["help"]
+        paper, help_text = settings["default"], settings["metadata"]["help"]
     else:
-        default, help_text = ast.literal_eval(node.value), ""
-    return ConfigField(node.target.id, _TYPES[ast.unparse(node.annotation)], default, help_text)
+        paper, help_text = ast.literal_eval(node.value), ""
+    name = node.target.id
+    return ConfigField(name, _TYPES[ast.unparse(node.annotation)], changed.get(name, paper), paper, help_text)
 
 
 def with_config_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -68,7 +89,7 @@ def with_config_options(function: Callable[..., None]) -> Callable[..., None]:
         if field.name in _EXCLUDED:
             continue
         option = typer.Option(
-            help=f"{field.help} In preset paper: {field.default}.".strip().replace("[", "\\["),
+            help=f"{field.help} {field.defaults}".strip().replace("[", "\\["),
             rich_help_panel="Training settings (default: those of the preset)",
         )
         annotation: Any = Annotated[Optional[field.type], option]  # noqa: UP045

@@ -144,8 +144,8 @@ def train(
         label_network = ep.models.build(label_spec.name, *sizes, label_spec.settings, seed=seed).to(torch_device)
     views = splitter(graph).to(torch_device)
     with _keep_progress(network, paths), warnings.catch_warnings(), log or nullcontext():
-        # Printed below and stored in the result.
-        warnings.simplefilter("ignore", ep.training.LabelWarning)
+        # Problems of the trained model are printed below and stored in the result; restarts (EP107) are printed at once.
+        warnings.filterwarnings("ignore", "EP10[1-6]", ep.training.TrainingWarning)
         history = ep.train(
             network,
             views,
@@ -286,7 +286,7 @@ def _result(
     from edgeproof.evaluation import clean_scores
     from edgeproof.evaluation.result import Result, describe_environment, describe_model, describe_split
 
-    warning = history.pseudo_labels.warning if history.pseudo_labels is not None else None
+    label_warning = None if history.pseudo_labels is None else history.pseudo_labels.warning
     return Result(
         command=command_line(),
         dataset=dataset,
@@ -296,7 +296,7 @@ def _result(
         seed=seed,
         scores=clean_scores(network, split),
         environment=describe_environment(device),
-        warnings=() if warning is None else (warning,),
+        warnings=tuple(warning for warning in (label_warning, history.warning) if warning is not None),
     )
 
 

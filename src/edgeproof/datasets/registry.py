@@ -54,6 +54,8 @@ _DATASETS = {
         Dataset("squirrel", "squirrel_filtered.npz", sources.squirrel, 2_223, 46_998, 5),
         Dataset("wikics", "wikics.npz", sources.wikics, 11_701, 215_603, 10),
         Dataset("ogbn-arxiv", "ogbn-arxiv.npz", sources.arxiv, 169_343, 1_157_799, 40),
+        Dataset("amazon_photo", "amazon_photo.npz", sources.amazon_photo, 7_650, 119_081, 8),
+        Dataset("coauthor_cs", "coauthor_cs.npz", sources.coauthor_cs, 18_333, 81_894, 15),
         Dataset("karate", "karate.npz", sources.karate, 34, 78, 4),
     )
 }
@@ -66,7 +68,7 @@ def available() -> list[str]:
     """Return the names of all datasets.
 
     >>> available()
-    ['citeseer', 'cora_ml', 'cora', 'pubmed', 'squirrel', 'wikics', 'ogbn-arxiv', 'karate', 'csbm']
+    ['citeseer', 'cora_ml', 'cora', 'pubmed', 'squirrel', 'wikics', 'ogbn-arxiv', 'amazon_photo', 'coauthor_cs', 'karate', 'csbm']
     """
     return [*_DATASETS, _GENERATED]
 

@@ -21,6 +21,7 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 Source = Callable[[Path], Data]
 
 ROBUSTNESS_URL = "https://github.com/sigeisler/robustness_of_gnns_at_scale/raw/main/data"
+BENCHMARK_URL = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
 SQUIRREL_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/squirrel_filtered.npz"
 ARXIV_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 
@@ -61,6 +62,16 @@ def citeseer(folder: Path, url: str = f"{ROBUSTNESS_URL}/citeseer.npz") -> Data:
 
     PyG's ``CitationFull`` and ``Planetoid`` have different graphs of that name (4,230 and 3,327 nodes).
     """
+    return _robustness_archive(folder, url)
+
+
+def amazon_photo(folder: Path, url: str = f"{BENCHMARK_URL}/amazon_electronics_photo.npz") -> Data:
+    """Amazon Photo (Shchur et al. 2018): 7,650 nodes, 119,081 edges, 8 classes."""
+    return _robustness_archive(folder, url)
+
+
+def coauthor_cs(folder: Path, url: str = f"{BENCHMARK_URL}/ms_academic_cs.npz") -> Data:
+    """Coauthor CS (Shchur et al. 2018): 18,333 nodes, 81,894 edges, 15 classes."""
     return _robustness_archive(folder, url)
 
 

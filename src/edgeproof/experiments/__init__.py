@@ -1,7 +1,7 @@
 """Experiments: declared runs (dataset x split x model x training x seed) and measurements, engines, and a store of results."""
 
 from edgeproof.experiments.analyses import AttackedDegrees, DiffusionMatrix, LearnedFilter, LogitMargins
-from edgeproof.experiments.comparisons import ClassAccuracy, MemorizingAccuracy, PygRobustAccuracy
+from edgeproof.experiments.comparisons import ClassAccuracy, MemorizingAccuracy, PlainAccuracy, PygRobustAccuracy
 from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
@@ -32,6 +32,7 @@ __all__ = [
     "Measurement",
     "MemorizingAccuracy",
     "ModelSpec",
+    "PlainAccuracy",
     "PygRobustAccuracy",
     "RayEngine",
     "Record",

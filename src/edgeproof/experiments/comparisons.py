@@ -16,6 +16,7 @@ from edgeproof.attacks import FixedFlips
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.experiments.measurements import attack_entries, check_budgets, check_view, run_attack, view_of
+from edgeproof.experiments.plain_training import build_plain, train_plainly
 from edgeproof.experiments.schema import check_accuracies, require
 from edgeproof.experiments.spec import AttackSpec
 from edgeproof.experiments.sweep import Measurement, register
@@ -133,6 +134,32 @@ class PygRobustAccuracy(Measurement):
     @staticmethod
     def accuracies(values: Mapping[str, Any]) -> dict[str, float]:
         return {f"{epsilon:g}": accuracy for epsilon, accuracy in values["accuracy"]}
+
+
+@register("plain_training")
+@dataclass(frozen=True)
+class PlainAccuracy(Measurement):
+    """Test accuracy of the same architecture after plain training; see :mod:`edgeproof.experiments.plain_training`.
+
+    The trained model of the run gives only its class name.
+    """
+
+    def measure(self, model: nn.Module, split: Split, seed: int, checkpoint: Path | None = None) -> dict[str, Any]:
+        sizes = split.test.data.num_features, num_classes(split.test.data)
+        plain = build_plain(type(model).__name__, *sizes, seed).to(split.test.nodes.device)
+        return {"accuracy": [[0.0, train_plainly(plain, split, seed=seed)]]}
+
+    @staticmethod
+    def check(identity: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        check_accuracies(values["accuracy"], [(0.0,)])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("plain",)
+
+    @staticmethod
+    def accuracies(values: Mapping[str, Any]) -> dict[str, float]:
+        return {"plain": values["accuracy"][0][1]}
 
 
 @register("class_accuracy")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
@@ -15,6 +17,20 @@ from edgeproof.experiments.spec import DatasetSpec
 
 # A generated graph of the size of ogbn-arxiv.
 STAND_IN = "arxiv-stand-in"
+# Generated graphs of different size, density, homophily and features, by name: arguments of datasets.attributed_sbm.
+GENERATED: Mapping[str, Mapping[str, Any]] = {
+    "sbm-small": {"num_nodes": 500, "num_classes": 2, "degree": 6, "num_features": 32},
+    "sbm-mixed": {"num_nodes": 1000, "num_classes": 5, "degree": 20, "homophily": 0.3, "features": "binary"},
+    "sbm-words": {"num_nodes": 2000, "num_classes": 7, "degree": 10, "homophily": 0.7, "features": "counts"},
+    "sbm-unscaled": {"num_nodes": 2000, "num_classes": 3, "degree": 5, "homophily": 0.1, "num_features": 16, "scale": 1e3},
+    "sbm-heterophilous": {"num_nodes": 1500, "num_classes": 12, "degree": 30, "homophily": 0.02, "features": "binary"},
+    "sbm-dense": {"num_nodes": 3000, "num_classes": 10, "degree": 100, "homophily": 0.6, "num_features": 64, "signal": 0.5},
+    "sbm-classes": {
+        "num_nodes": 5000, "num_classes": 15, "degree": 50, "homophily": 0.5, "num_features": 1000, "features": "binary"
+    },
+    "sbm-densest": {"num_nodes": 8000, "num_classes": 4, "degree": 200, "homophily": 0.4, "num_features": 128, "signal": 0.3},
+    "sbm-large": {"num_nodes": 20_000, "num_classes": 6, "degree": 10, "homophily": 0.75, "features": "counts", "signal": 0.5},
+}  # fmt: skip
 # Fingerprints of the graphs of the stored results, by name, largest component, and use of the masks.
 FINGERPRINTS = {
     ("citeseer", True, False): "8446fc8370f86226",
@@ -30,12 +46,12 @@ FINGERPRINTS = {
 
 def available() -> list[str]:
     """Return the names of all graphs that experiments can use besides files."""
-    return [*datasets.available(), STAND_IN]
+    return [*datasets.available(), STAND_IN, *GENERATED]
 
 
 def is_local(dataset: DatasetSpec) -> bool:
     """Whether the graph can be loaded without a download."""
-    return dataset.is_file or dataset.name == STAND_IN or datasets.is_local(dataset.name)
+    return dataset.is_file or dataset.name in (STAND_IN, *GENERATED) or datasets.is_local(dataset.name)
 
 
 def check_dataset(dataset: DatasetSpec) -> None:
@@ -81,9 +97,11 @@ def load_graph(dataset: DatasetSpec, masks: bool) -> Data:
         data.x = data.x.float()
     elif dataset.name == STAND_IN:
         data = datasets.arxiv_stand_in()
+    elif dataset.name in GENERATED:
+        data = datasets.attributed_sbm(**GENERATED[dataset.name])
     else:
         data = datasets.load(dataset.name, largest_component=dataset.largest_component)
-    if (dataset.is_file or dataset.name == STAND_IN) and dataset.largest_component:
+    if (dataset.is_file or dataset.name in (STAND_IN, *GENERATED)) and dataset.largest_component:
         data = datasets.keep_largest_component(data)
     found = graph_fingerprint(data, masks)
     if dataset.fingerprint not in (None, found):
@@ -103,5 +121,5 @@ def graph_fingerprint(data: Data, masks: bool) -> str:
 def _remedy(dataset: DatasetSpec) -> str:
     if dataset.is_file:
         return "; the file has changed since the sweep was read"
-    path = None if dataset.name == STAND_IN else datasets.find(dataset.name)
+    path = None if dataset.name in (STAND_IN, *GENERATED) else datasets.find(dataset.name)
     return "" if path is None else f"; remove {path} to download it again, or give your own graph another name"

@@ -36,8 +36,8 @@ class ChebNetII(GraphModel):
         K: Degree of the polynomial.
         dropout: Dropout probability before every linear layer.
         propagation_dropout: Dropout probability before the diffusion.
-        filter_lr: Learning rate of :math:`\gamma`.
-        filter_weight_decay: Weight decay of :math:`\gamma`.
+        filter_lr: Learning rate of :math:`\gamma`; None for that of the other parameters.
+        filter_weight_decay: Weight decay of :math:`\gamma`; None for that of the other parameters.
 
     >>> ChebNetII(10, 4, K=2).gamma.detach()
     tensor([1., 1., 1.])
@@ -53,8 +53,8 @@ class ChebNetII(GraphModel):
         K: int = 10,
         dropout: float = 0.8,
         propagation_dropout: float = 0.5,
-        filter_lr: float = 1e-3,
-        filter_weight_decay: float = 5e-3,
+        filter_lr: float | None = None,
+        filter_weight_decay: float | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
         check_int(1, K=K)
@@ -96,10 +96,9 @@ class ChebNetII(GraphModel):
         return _nodes_to_chebyshev(self.K, gamma.dtype, gamma.device) @ gamma.relu()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return [
-            {"params": list(self.mlp.parameters())},
-            {"params": [self.gamma], "lr": self.filter_lr, "weight_decay": self.filter_weight_decay},
-        ]
+        own = {"lr": self.filter_lr, "weight_decay": self.filter_weight_decay}
+        given = {name: value for name, value in own.items() if value is not None}
+        return [{"params": list(self.mlp.parameters())}, {"params": [self.gamma], **given}]
 
 
 @lru_cache

@@ -114,6 +114,7 @@ def train(
     if observe is not None and not callable(observe):
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
     source = _label_source(self_training, chosen, split, threat)
+    config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=source is not False)
     num_classes = _check_ready(model, split)
     scale, split = _scale_features(model, split, config)
     if file is not None:
@@ -141,7 +142,6 @@ def train(
         return Outcome(model, best_start(model, main, file, run), warmup)
 
     # Not in the paper: restarts, and features divided by their scale.
-    config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=labels is not None)
     with weights_of_scaled_features(model, scale, split):
         history, problem = with_restarts(model, split, config, file, attempt)
     text = None
