@@ -118,8 +118,9 @@ def test_catalog_matches_registries() -> None:
 
 def test_train_options_match_train_config() -> None:
     fields = config_fields()
-    assert [(field.name, field.default) for field in fields] == [
-        (field.name, field.default) for field in dataclasses.fields(TrainConfig)
+    default = PRESETS["default"].config
+    assert [(field.name, field.default, field.paper) for field in fields] == [
+        (field.name, getattr(default, field.name), field.default) for field in dataclasses.fields(TrainConfig)
     ]
     assert all(isinstance(field.default, field.type) for field in fields)
     assert [field.help for field in fields] == [

@@ -102,14 +102,8 @@ def run_epochs(
             if observe is not None:
                 observe(record)
 
-            # Lines 8 to 10: keep a copy of the best state. Not in the paper: other criteria, min_epochs and patience.
             if is_validated and epoch >= config.min_epochs:
-                loss = selection_loss(record, config, clean_accuracy)
-                if loss < state.best_loss:
-                    state.best_epoch, state.best_loss = epoch, loss
-                    state.best_state = _copy_state(val.model)
-                elif state.best_epoch is not None and epoch >= state.best_epoch + config.patience:
-                    state.stopped = "patience"
+                _keep_best(record, state, val.model, config, clean_accuracy)
             if state.stopped is None and epoch == config.max_epochs - 1:
                 state.stopped = "max_epochs"
 
@@ -179,6 +173,17 @@ def _validate(
     guard.check(epoch, metrics)
     trace.phase("validation")
     return metrics
+
+
+def _keep_best(
+    record: Epoch, state: RunState, model: nn.Module, config: TrainConfig, clean_accuracy: float | None
+) -> None:
+    """Keep a copy of the best state (lines 8 to 10). Not in the paper: other criteria, min_epochs and patience."""
+    loss = selection_loss(record, config, clean_accuracy)
+    if loss < state.best_loss:
+        state.best_epoch, state.best_loss, state.best_state = record.epoch, loss, _copy_state(model)
+    elif state.best_epoch is not None and record.epoch >= state.best_epoch + config.patience:
+        state.stopped = "patience"
 
 
 def selection_loss(record: Epoch, config: TrainConfig, initial_accuracy: float | None) -> float:
