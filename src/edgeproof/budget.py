@@ -17,6 +17,11 @@ from edgeproof.graph import degree
 # Bound on node ids in flips without a local budget, where the number of nodes is unknown.
 _MAX_NODES = 1 << 62
 
+NO_FLIPS = (
+    "the budget allows no flip, so the accuracy is the clean accuracy and says nothing about robustness. Use a larger epsilon "
+    "or local budget"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Budget:
@@ -133,6 +138,15 @@ class Budget:
             return None
         return self.local.nonzero().squeeze(1)
 
+    @property
+    def allows_flips(self) -> bool:
+        """Whether the budget allows at least one flip.
+
+        >>> Budget(3).allows_flips, Budget(0).allows_flips, Budget(3, torch.tensor([0, 2, 0])).allows_flips
+        (True, False, False)
+        """
+        return self.total > 0 and (self.usable is None or self.usable.numel() > 1)
+
     def to(self, device: torch.device | str) -> Budget:
         """Return the budget with its tensor on the given device."""
         return Budget(self.total, None if self.local is None else self.local.to(device))
@@ -145,6 +159,16 @@ class BudgetExceededError(ValueError):
 def check_epsilon(epsilon: float) -> None:
     """Raise unless ``epsilon`` is a finite number >= 0."""
     check_non_negative(epsilon=epsilon)
+
+
+def large_epsilon(epsilon: float) -> str | None:
+    """Return the message of warning EP008 for an epsilon above 1, which is probably a percentage; else None."""
+    if epsilon <= 1:
+        return None
+    return (
+        f"epsilon {epsilon:g} allows more flips than there are edges at the target nodes. Epsilon is a fraction, not a "
+        f"percentage: did you mean {epsilon / 100:g}?"
+    )
 
 
 def check_count(count: str) -> None:

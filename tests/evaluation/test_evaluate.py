@@ -15,7 +15,10 @@ from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, Attack, FixedFlips, Gree
 from edgeproof.attacks.base import Target, make_target
 from edgeproof.attacks.suite import Entry, standard
 from edgeproof.evaluation import EvaluationWarning, checks
-from edgeproof.evaluation.evaluate import cumulative_worst, run_suite
+from edgeproof.evaluation.checkpoint import Checkpoint
+from edgeproof.evaluation.estimate import Meter
+from edgeproof.evaluation.plan import attack_steps
+from edgeproof.evaluation.run import cumulative_worst, run_steps
 
 
 @pytest.fixture(scope="module")
@@ -272,10 +275,11 @@ def test_graph_of_one_node() -> None:
 def test_restarts_use_different_seeds(sbm: Data) -> None:
     model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(20)
     attack = SmallBudgetOnly(largest=5)
-    runs = run_suite(
-        make_target(model, sbm, nodes, None, None), [Entry("attack", attack, seeds=(0, 1, 2))], [ep.Budget(5)], seed=7
-    )
-    assert attack.seeds == [7, 8, 9] == [results[0].seed for results in runs["attack"]]
+    steps, budgets = attack_steps([Entry("attack", attack, seeds=(0, 1, 2))]), [ep.Budget(5)]
+    meter = Meter(steps, budgets, lambda done, text: None)
+    target = make_target(model, sbm, nodes, None, None)
+    found = run_steps(target, steps, budgets, checkpoint=Checkpoint(None, {}), meter=meter, seed=7)
+    assert attack.seeds == [7, 8, 9] == [results[0].seed for results in found]
     (greedy,) = (entry for entry in standard([ep.Budget(5)], 200, "propagate") if isinstance(entry.attack, GreedyRBCD))
     assert greedy.seeds == (0, 1, 2)
 
