@@ -161,16 +161,6 @@ def check_epsilon(epsilon: float) -> None:
     check_non_negative(epsilon=epsilon)
 
 
-def large_epsilon(epsilon: float) -> str | None:
-    """Return the message of warning EP008 for an epsilon above 1, which is probably a percentage; else None."""
-    if epsilon <= 1:
-        return None
-    return (
-        f"epsilon {epsilon:g} allows more flips than there are edges at the target nodes. Epsilon is a fraction, not a "
-        f"percentage: did you mean {epsilon / 100:g}?"
-    )
-
-
 def check_count(count: str) -> None:
     """Raise unless ``count`` is ``"incident"`` or ``"half_degree"``; see :meth:`Budget.from_epsilon`."""
     look_up("count", count, _COUNTS)

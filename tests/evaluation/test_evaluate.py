@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -302,3 +303,22 @@ def test_results_of_smaller_budget_count_for_larger_one(sbm: Data) -> None:
     worst = cumulative_worst([[bad, good]], [0.1, 0.05])
     assert worst == [good, good]
     assert cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]
+
+
+@pytest.mark.parametrize("local", [None, torch.zeros(200, dtype=torch.long)])
+def test_budget_without_flips_gives_warning(sbm: Data, local: Tensor | None) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(20)
+    epsilon = 1e-5 if local is None else 0.1
+    with pytest.warns(EvaluationWarning, match=rf"^EP007: at epsilon {epsilon:g}, the budget allows no flip"):
+        found = ep.evaluate(model, sbm, nodes, [epsilon], ["FGSM"], local=local)
+    assert found.warnings[0].startswith("EP007")
+    budget = ep.Budget.from_epsilon(sbm, nodes, epsilon, local=local)
+    with pytest.warns(UserWarning, match=r"^EP007: the budget allows no flip") as caught:
+        FGSM()(model, sbm, nodes, budget)
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+
+
+def test_epsilon_above_one_gives_warning(sbm: Data) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(5)
+    with pytest.warns(EvaluationWarning, match="^EP008: epsilon 5 allows more flips .* did you mean 0.05"):
+        ep.evaluate(model, sbm, nodes, [1.0, 5], ["DICE"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,7 @@ class Checkpoint:
         """Write the file atomically."""
         if self.path is None:
             return
-        header = {
-            "evaluation": _FORMAT,
+        content = {
             "run": self.run,
             "baselines": self.baselines,
             "searches": [[record.seconds, record.path, record.elapsed] for record in self.records],
@@ -102,7 +101,9 @@ class Checkpoint:
         tensors |= {
             f"trace.{i}": torch.tensor(record.trace, dtype=torch.float64) for i, record in enumerate(self.records)
         }
-        write_tensors(self.path, tensors, {**header, "digest": _digest(header, tensors)})
+        text = json.dumps(content)
+        header = {"evaluation": _FORMAT, "content": text, "digest": _digest(text, tensors)}
+        write_tensors(self.path, tensors, header)
 
 
 def num_finished(path: str | Path) -> int:
@@ -118,9 +119,9 @@ def num_finished(path: str | Path) -> int:
 
 
 def _read(path: Path, run: Mapping[str, Any]) -> Checkpoint:
-    header, tensors = _contents(path)
+    content, tensors = _contents(path)
     for key, value in json.loads(json.dumps(run)).items():
-        saved = header["run"].get(key)
+        saved = content["run"].get(key)
         if saved != value:
             raise CheckpointError(
                 f"{path} belongs to another evaluation, with {key} {_shorten(saved)} instead of {_shorten(value)}: choose "
@@ -128,29 +129,28 @@ def _read(path: Path, run: Mapping[str, Any]) -> Checkpoint:
             )
     records = [
         Record(tensors[f"flips.{i}"], tuple(tensors[f"trace.{i}"].tolist()), *values)
-        for i, values in enumerate(header["searches"])
+        for i, values in enumerate(content["searches"])
     ]
-    return Checkpoint(path, run, records, header["baselines"])
+    return Checkpoint(path, run, records, content["baselines"])
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return header and tensors of an undamaged file."""
+    """Return the content of an undamaged file."""
     try:
         header, tensors = read_tensors(path)
     except ValueError as error:
         raise CheckpointError(f"{error}: delete it to start again") from error
     if header.get("evaluation") != _FORMAT:
         raise CheckpointError(f"{path} is not an evaluation checkpoint of this version: delete it to start again")
-    digest = header.pop("digest", None)
-    if digest != _digest(header, tensors):
+    text = str(header.get("content"))
+    if header.get("digest") != _digest(text, tensors):
         raise CheckpointError(f"{path} is damaged: its content does not match its digest. Delete it to start again")
-    return header, tensors
+    return json.loads(text), tensors
 
 
-def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    names: Sequence[str] = sorted(tensors)
-    text = json.dumps([header, names], sort_keys=True)
-    return hashlib.sha256(f"{text}{fingerprint(tensors[name] for name in names)}".encode()).hexdigest()
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    names = sorted(tensors)
+    return hashlib.sha256(f"{text}{names}{fingerprint(tensors[name] for name in names)}".encode()).hexdigest()
 
 
 def _shorten(value: object) -> str:

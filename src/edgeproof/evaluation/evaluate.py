@@ -18,7 +18,7 @@ from edgeproof._tensors import fingerprint
 from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
 from edgeproof.attacks.dice import DICE
-from edgeproof.budget import NO_FLIPS, Budget, check_epsilon, large_epsilon
+from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.baselines import baseline_accuracies
 from edgeproof.evaluation.checkpoint import Checkpoint
@@ -95,7 +95,7 @@ def evaluate(
     # Errors in the file come before any long work.
     run = {} if checkpoint is None else _identity(target, budgets, steps, surrogate, baselines, seed)
     saved = Checkpoint.open(checkpoint, run)
-    problems = [*_check_budgets(budgets, epsilons), *_check_model(target, steps, seed)]
+    problems = [*checks.budget_problems(budgets, epsilons), *_check_model(target, steps, seed)]
 
     with progress_bar("", total_work(steps, budgets), show=progress, counts=False) as advance:
         if baselines is not None and saved.baselines is None:
@@ -197,16 +197,6 @@ def _settings(attack: Attack) -> list[str]:
     """Return an attack's settings; tensors, which its repr may leave out, are hashed."""
     values = [getattr(attack, entry.name) for entry in fields(attack)]
     return [repr(attack), *(fingerprint([value]) for value in values if isinstance(value, Tensor))]
-
-
-def _check_budgets(budgets: Sequence[Budget], epsilons: Sequence[float]) -> list[tuple[str, str]]:
-    """Return codes and messages of budgets that are too small or too large to measure robustness."""
-    empty = [
-        ("EP007", f"at epsilon {epsilon:g}, {NO_FLIPS}")
-        for epsilon, budget in zip(epsilons, budgets, strict=True)
-        if not budget.allows_flips
-    ]
-    return empty + [("EP008", message) for epsilon in epsilons if (message := large_epsilon(epsilon)) is not None]
 
 
 def _check_model(target: Target, steps: Sequence[Step], seed: int) -> list[tuple[str, str]]:
