@@ -15,7 +15,7 @@ def progress_bar(description: str, total: float, *, show: bool, counts: bool = T
     Nothing is drawn if ``show`` is False or standard error is not a terminal.
 
     Args:
-        description: Text before the bar.
+        description: Text before the bar; may be empty.
         total: Value of ``done`` at the end.
         show: Whether to draw the bar.
         counts: Whether to show ``done``, ``total`` and the elapsed time.
@@ -28,7 +28,7 @@ def progress_bar(description: str, total: float, *, show: bool, counts: bool = T
 
     console = Console(stderr=True)
     with Progress(
-        TextColumn("{task.description}"),
+        *((TextColumn("{task.description}"),) if description else ()),
         # Narrow enough for all columns to fit on a line of 80 characters.
         BarColumn(bar_width=16),
         *((MofNCompleteColumn(), TimeElapsedColumn()) if counts else ()),

@@ -15,6 +15,7 @@ from edgeproof import losses
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
+from edgeproof._version import __version__
 from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
 from edgeproof.attacks.dice import DICE
@@ -64,9 +65,9 @@ def evaluate(
         nodes: Target nodes.
         epsilons: Budgets as fractions of the edges; see :meth:`edgeproof.Budget.from_epsilon`.
         attacks: ``"standard"``, or a list of attacks or their names. A list runs without surrogate and local search.
-        effort: Effort of the suite. ``"quick"``: two baselines and one greedy attack, about a tenth of the time of
-            ``"standard"``. ``"thorough"``: more seeds, surrogates and local searches, several times its time. With the same
-            seed, more effort never gives a higher accuracy.
+        effort: Effort of the suite. ``"quick"``: random flips, DICE, one greedy attack and the surrogate, about a tenth of the
+            time of ``"standard"``. ``"thorough"``: also more seeds, surrogates and local searches, several times its time.
+            With the same seed, more effort never gives a higher accuracy.
         local: Local budgets: a factor of the degree, or one number per node.
         count: Edges that epsilon is a fraction of.
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
@@ -160,8 +161,6 @@ def _plan(
     if attacks != "standard":
         raise unknown_name("suite", attacks, ["standard"])
     steps = suite_plan(effort, budgets, target.num_nodes, target.engine("tanh_margin").path)
-    if with_surrogate and not any(step.kind == "transfer" for step in steps):
-        steps.append(transfer_step(0))
     # DICE needs labels of all nodes.
     return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
@@ -177,6 +176,7 @@ def _identity(
     """Return everything that the result depends on; a checkpoint is valid for one identity."""
     data = target.data
     return {
+        "version of edgeproof": __version__,
         "model": [type(target.model).__name__, _parameters(target.model)],
         "graph": fingerprint([data.x, data.edge_index, data.y]),
         "nodes": fingerprint([target.nodes]),

@@ -54,7 +54,7 @@ class Step(NamedTuple):
 def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Step]:
     """Return the steps of the suite of an effort.
 
-    Each suite begins with all steps of the next weaker one, apart from their order, so it is at least as strong.
+    Each suite contains all steps of the next weaker one, so it is at least as strong.
 
     Args:
         effort: ``"quick"``, ``"standard"`` or ``"thorough"``.
@@ -65,7 +65,7 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
     if effort not in EFFORTS:
         raise unknown_name("effort", effort, EFFORTS)
     if effort == "quick":
-        return attack_steps(quick())
+        return [*attack_steps(quick()), transfer_step(0)]
     steps = [
         *attack_steps(standard(budgets, num_nodes, path)),
         transfer_step(0),
