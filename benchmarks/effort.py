@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import numba
 import torch
 import typer
 from _runs import write_record
@@ -30,6 +31,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def measure(device: Annotated[str, typer.Option(help="'cpu' or 'cuda'.")] = "cpu") -> None:
     """Evaluate one model with every effort; write times and accuracies, and print them as a table."""
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
     data = ep.datasets.load("citeseer")
     split = ep.splits.inductive(data, 0).to(device)
     model = ep.models.build("GCN", data.num_features, ep.num_classes(data), seed=0).to(device)
