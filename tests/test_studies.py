@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -141,3 +142,11 @@ def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pyt
     runner = CliRunner()
     assert "epoch" in runner.invoke(load("training_epoch").app, ["--help"]).output
     assert "--device" in runner.invoke(load("suite_time").app, ["--help"]).output
+
+
+def test_table_of_efforts_matches_stored_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    rows = json.loads((ROOT / "results" / "benchmarks" / "effort-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert load("effort").table(rows) in (ROOT / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8")
+    accuracies = [[row["accuracy"][epsilon] for row in rows] for epsilon in rows[0]["accuracy"]]
+    assert all(each == sorted(each, reverse=True) for each in accuracies)

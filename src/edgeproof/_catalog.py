@@ -1,4 +1,4 @@
-"""Names of datasets, models, attacks, tables and figures, for command-line help and completion without importing torch."""
+"""Names of datasets, models, attacks, tables and so on, for command-line help and completion without importing torch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ DATASETS = (
 )
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
 ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
+EFFORTS = ("quick", "standard", "thorough")
 PRESETS = ("default", "paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")

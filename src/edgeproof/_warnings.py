@@ -15,6 +15,8 @@ TITLES = {
     "EP004": "A weak attack beats a strong one",
     "EP005": "Robust accuracy rises with the budget",
     "EP006": "A transferred attack beats the adaptive ones",
+    "EP007": "Budget without flips",
+    "EP008": "Epsilon above 1",
     # Training.
     "EP101": "Weak label model",
     "EP102": "Label models disagree or miss classes",

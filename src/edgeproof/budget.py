@@ -17,6 +17,11 @@ from edgeproof.graph import degree
 # Bound on node ids in flips without a local budget, where the number of nodes is unknown.
 _MAX_NODES = 1 << 62
 
+NO_FLIPS = (
+    "the budget allows no flip, so the accuracy is the clean accuracy and says nothing about robustness. Use a larger epsilon "
+    "or local budget"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Budget:
@@ -132,6 +137,15 @@ class Budget:
         if self.local is None or bool((self.local > 0).all()):
             return None
         return self.local.nonzero().squeeze(1)
+
+    @property
+    def allows_flips(self) -> bool:
+        """Whether the budget allows at least one flip.
+
+        >>> Budget(3).allows_flips, Budget(0).allows_flips, Budget(3, torch.tensor([0, 2, 0])).allows_flips
+        (True, False, False)
+        """
+        return self.total > 0 and (self.usable is None or self.usable.numel() > 1)
 
     def to(self, device: torch.device | str) -> Budget:
         """Return the budget with its tensor on the given device."""

@@ -116,6 +116,7 @@ def test_attack_keeps_budget_and_is_deterministic(attack: Attack, name: str, sma
 
 
 @settings(max_examples=40, deadline=None)
+@pytest.mark.filterwarnings("ignore:EP007")
 @given(
     seed=st.integers(0, 10_000),
     attack=st.sampled_from(ATTACKS),

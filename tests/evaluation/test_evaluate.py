@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,10 @@ from edgeproof.attacks import DICE, FGSM, LRBCD, PRBCD, Attack, FixedFlips, Gree
 from edgeproof.attacks.base import Target, make_target
 from edgeproof.attacks.suite import Entry, standard
 from edgeproof.evaluation import EvaluationWarning, checks
-from edgeproof.evaluation.evaluate import cumulative_worst, run_suite
+from edgeproof.evaluation.checkpoint import Checkpoint
+from edgeproof.evaluation.estimate import Meter
+from edgeproof.evaluation.plan import attack_steps
+from edgeproof.evaluation.run import cumulative_worst, run_steps
 
 
 @pytest.fixture(scope="module")
@@ -272,10 +276,11 @@ def test_graph_of_one_node() -> None:
 def test_restarts_use_different_seeds(sbm: Data) -> None:
     model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(20)
     attack = SmallBudgetOnly(largest=5)
-    runs = run_suite(
-        make_target(model, sbm, nodes, None, None), [Entry("attack", attack, seeds=(0, 1, 2))], [ep.Budget(5)], seed=7
-    )
-    assert attack.seeds == [7, 8, 9] == [results[0].seed for results in runs["attack"]]
+    steps, budgets = attack_steps([Entry("attack", attack, seeds=(0, 1, 2))]), [ep.Budget(5)]
+    meter = Meter(steps, budgets, lambda done, text: None)
+    target = make_target(model, sbm, nodes, None, None)
+    found = run_steps(target, steps, budgets, checkpoint=Checkpoint(None, {}), meter=meter, seed=7)
+    assert attack.seeds == [7, 8, 9] == [results[0].seed for results in found]
     (greedy,) = (entry for entry in standard([ep.Budget(5)], 200, "propagate") if isinstance(entry.attack, GreedyRBCD))
     assert greedy.seeds == (0, 1, 2)
 
@@ -298,3 +303,22 @@ def test_results_of_smaller_budget_count_for_larger_one(sbm: Data) -> None:
     worst = cumulative_worst([[bad, good]], [0.1, 0.05])
     assert worst == [good, good]
     assert cumulative_worst([[good, bad]], [0.1, 0.05]) == [good, bad]
+
+
+@pytest.mark.parametrize("local", [None, torch.zeros(200, dtype=torch.long)])
+def test_budget_without_flips_gives_warning(sbm: Data, local: Tensor | None) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(20)
+    epsilon = 1e-5 if local is None else 0.1
+    with pytest.warns(EvaluationWarning, match=rf"^EP007: at epsilon {epsilon:g}, the budget allows no flip"):
+        found = ep.evaluate(model, sbm, nodes, [epsilon], ["FGSM"], local=local)
+    assert found.warnings[0].startswith("EP007")
+    budget = ep.Budget.from_epsilon(sbm, nodes, epsilon, local=local)
+    with pytest.warns(UserWarning, match=r"^EP007: the budget allows no flip") as caught:
+        FGSM()(model, sbm, nodes, budget)
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+
+
+def test_epsilon_above_one_gives_warning(sbm: Data) -> None:
+    model, nodes = ep.models.build("GCN", 21, 2, seed=0), torch.arange(5)
+    with pytest.warns(EvaluationWarning, match="^EP008: epsilon 5 allows more flips .* did you mean 0.05"):
+        ep.evaluate(model, sbm, nodes, [1.0, 5], ["DICE"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, final, overload
@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 from edgeproof import losses
 from edgeproof._checks import check_data, check_nodes, check_not_caching, describe
 from edgeproof._progress import Advance, progress_bar
-from edgeproof.budget import Budget
+from edgeproof._warnings import warn
+from edgeproof.budget import NO_FLIPS, Budget
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
 from edgeproof.models.base import predict
@@ -143,7 +144,7 @@ class Target:
         return candidates[lowest[int(tied_losses.argmax())]]
 
 
-def no_progress(done: int, text: str) -> None:
+def no_progress(done: float, text: str) -> None:
     """Ignore a progress update."""
 
 
@@ -346,6 +347,9 @@ class Attack(ABC):
         target = make_target(model, data, nodes, labels, backend)
         budgets = [budget] if isinstance(budget, Budget) else list(budget)
         results = self.on_target(target, budgets, seed=seed, progress=progress)
+        if not all(each.allows_flips for each in budgets):
+            # The decorator adds a frame.
+            warn("EP007", NO_FLIPS, stacklevel=3)
         return results[0] if isinstance(budget, Budget) else results
 
     @final
@@ -367,25 +371,33 @@ class Attack(ABC):
         if not budgets:
             raise ValueError("expected at least one budget, got none")
         budgets = [_checked_budget(budget, target) for budget in budgets]
-        clean_logits = target.clean_logits
-        if not bool(clean_logits.isfinite().all()):
-            name = type(target.model).__name__
-            raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
-        num_classes, largest_label = clean_logits.size(1), int(target.labels.max())
-        if largest_label >= num_classes:
-            raise ValueError(
-                f"expected labels between 0 and {num_classes - 1}, the model's classes, got {largest_label}"
-            )
-        target = target.for_one_attack()
-        results, done = [], 0
         num_steps = sum(self.num_steps(budget) for budget in budgets)
-        bar = progress_bar(type(self).__name__, num_steps, show=progress)
-        with dispatch.using(target.backend), bar as advance:
-            for budget in budgets:
-                trace = AttackTrace(target.device, advance, done)
-                results.append(self._attack(target, budget, clean_logits, seed, trace))
-                done += self.num_steps(budget)
-        return results
+        with progress_bar(type(self).__name__, num_steps, show=progress) as advance:
+            return list(self.each_on_target(target, budgets, seed=seed, advance=advance))
+
+    @final
+    def each_on_target(
+        self, target: Target, budgets: Sequence[Budget], *, seed: int = 0, advance: Advance = no_progress
+    ) -> Iterator[AttackResult]:
+        """Yield the results of :meth:`on_target` one by one.
+
+        Args:
+            target: Model, graph and nodes under attack.
+            budgets: Budgets.
+            seed: Random seed.
+            advance: Function called with the number of finished steps, over all budgets.
+        """
+        budgets = [_checked_budget(budget, target) for budget in budgets]
+        with torch.inference_mode(False):
+            _check_logits(target)
+        target = target.for_one_attack()
+        done = 0
+        for budget in budgets:
+            trace = AttackTrace(target.device, advance, done)
+            with dispatch.using(target.backend), torch.inference_mode(False):
+                result = self._attack(target, budget, seed, trace)
+            yield result
+            done += self.num_steps(budget)
 
     @final
     def find(
@@ -423,29 +435,16 @@ class Attack(ABC):
         budget.check(flips)
         return flips
 
-    def _attack(
-        self, target: Target, budget: Budget, clean_logits: Tensor, seed: int, trace: AttackTrace
-    ) -> AttackResult:
+    def _attack(self, target: Target, budget: Budget, seed: int, trace: AttackTrace) -> AttackResult:
         start = time.perf_counter()
         generator = torch.Generator(target.device).manual_seed(seed)
         flips = self.find(target, budget, generator=generator, trace=trace)
-        data = flip_pairs(target.data, flips)
-        logits = predict(target.model, data)[target.nodes]
-        accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean_logits))
+        result = result_of_flips(self, target, budget, flips, seed=seed)
         seconds = trace.seconds
-        return AttackResult(
-            flips=flips,
-            data=data,
-            nodes=target.nodes,
-            accuracy=accuracy,
-            clean_accuracy=clean_accuracy,
-            margins=losses.margin(logits, target.labels),
-            clean_margins=losses.margin(clean_logits, target.labels),
+        return replace(
+            result,
             trace=trace.trace,
             seconds={**seconds, "total": time.perf_counter() - start},
-            budget=budget,
-            attack=self,
-            seed=seed,
             path=target.path,
         )
 
@@ -493,9 +492,50 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     return Target(model, data, nodes, labels, backend)
 
 
+def result_of_flips(attack: Attack, target: Target, budget: Budget, flips: Tensor, *, seed: int) -> AttackResult:
+    """Evaluate the model on the graph with the given flips, without trace, times and gradient path.
+
+    Args:
+        attack: Attack that found the flips.
+        target: Model, graph and nodes under attack.
+        budget: Budget of the attack.
+        flips: Flips in ascending order, checked against the budget.
+        seed: Seed of the attack.
+    """
+    data = flip_pairs(target.data, flips)
+    logits, clean_logits = predict(target.model, data)[target.nodes], target.clean_logits
+    accuracy, clean_accuracy = (float(losses.accuracy(z, target.labels)) for z in (logits, clean_logits))
+    return AttackResult(
+        flips=flips,
+        data=data,
+        nodes=target.nodes,
+        accuracy=accuracy,
+        clean_accuracy=clean_accuracy,
+        margins=losses.margin(logits, target.labels),
+        clean_margins=losses.margin(clean_logits, target.labels),
+        trace=(),
+        seconds={"total": 0.0},
+        budget=budget,
+        attack=attack,
+        seed=seed,
+        path="none",
+    )
+
+
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
     """Return the number of pairs that a budget allows to flip."""
     return num_pairs(num_nodes if budget.usable is None else budget.usable.numel())
+
+
+def _check_logits(target: Target) -> None:
+    """Raise unless the model gives finite logits for the classes of all labels."""
+    clean_logits = target.clean_logits
+    if not bool(clean_logits.isfinite().all()):
+        name = type(target.model).__name__
+        raise ValueError(f"expected finite logits from {name}, got NaN or Inf on the clean graph")
+    num_classes, largest_label = clean_logits.size(1), int(target.labels.max())
+    if largest_label >= num_classes:
+        raise ValueError(f"expected labels between 0 and {num_classes - 1}, the model's classes, got {largest_label}")
 
 
 def _checked_budget(budget: object, target: Target) -> Budget:

@@ -1,4 +1,4 @@
-"""Standard attack suite, without parameters to tune."""
+"""Attack suites of three efforts, without parameters to tune."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from edgeproof.budget import Budget
 
 # Maximum number of pair gradients of the exact greedy attack; beyond it, that attack takes longer than all others together.
 _MAX_GRADIENTS = {"propagate": 10**10, "autograd": 10**8}
+
+_GREEDY = GreedyRBCD(loss="log_margin")
 
 
 class Entry(NamedTuple):
@@ -32,6 +34,15 @@ class Entry(NamedTuple):
     weak: bool = False
 
 
+def quick() -> list[Entry]:
+    """Return the attacks of the quick suite, a part of :func:`standard`: two baselines and one run of GR-BCD."""
+    return [
+        Entry("RandomFlips", RandomFlips(), weak=True),
+        Entry("DICE", DICE(), weak=True),
+        Entry("GreedyRBCD, log margin", _GREEDY),
+    ]
+
+
 def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry]:
     """Return the attacks of the standard suite, without the final local search.
 
@@ -44,14 +55,30 @@ def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry
         num_nodes: Number of nodes of the graph.
         path: Gradient path of the model, ``"propagate"`` or ``"autograd"``.
     """
-    local = any(budget.local is not None for budget in budgets)
     entries = [
         Entry("RandomFlips", RandomFlips(), weak=True),
         Entry("DICE", DICE(), weak=True),
-        Entry("LRBCD", LRBCD()) if local else Entry("PRBCD", PRBCD()),
-        Entry("GreedyRBCD, log margin", GreedyRBCD(loss="log_margin"), seeds=(0, 1, 2)),
+        _paper_attack(budgets, seeds=(0,)),
+        Entry("GreedyRBCD, log margin", _GREEDY, seeds=(0, 1, 2)),
     ]
     num_gradients = sum(budget.total * num_usable_pairs(num_nodes, budget) for budget in budgets)
     if num_gradients <= _MAX_GRADIENTS[path]:
         entries.append(Entry("exact greedy, log margin", FGSM(loss="log_margin")))
     return entries
+
+
+def thorough(budgets: Sequence[Budget]) -> list[Entry]:
+    """Return the attacks that the thorough suite runs after those of :func:`standard`: more seeds of its random attacks.
+
+    Args:
+        budgets: All budgets of the evaluation.
+    """
+    return [
+        _paper_attack(budgets, seeds=(1, 2)),
+        Entry("GreedyRBCD, log margin", _GREEDY, seeds=tuple(range(3, 10))),
+    ]
+
+
+def _paper_attack(budgets: Sequence[Budget], seeds: tuple[int, ...]) -> Entry:
+    local = any(budget.local is not None for budget in budgets)
+    return Entry("LRBCD", LRBCD(), seeds) if local else Entry("PRBCD", PRBCD(), seeds)

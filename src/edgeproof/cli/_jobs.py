@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
+from edgeproof._progress import duration
 from edgeproof.experiments import Job, Store
 from edgeproof.experiments.estimate import Times
 from edgeproof.experiments.graphs import is_local
@@ -34,17 +35,6 @@ def estimate(todo: Sequence[Job], store: Store, device: str, processes: int | No
     basis = f"{timed} of {len(todo)} from stored runtimes on this device" if todo else "nothing to do"
     runtime = f"about {duration(seconds / (processes or 1))} {how} ({basis}{downloads(todo)})"
     return f"{len(todo)} jobs{', fast' if fast else ''}, {runtime}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in a suitable unit.
-
-    >>> duration(42), duration(600), duration(5400)
-    ('42 s', '10 min', '1.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.2g} h"
 
 
 def downloads(todo: Iterable[Job]) -> str:

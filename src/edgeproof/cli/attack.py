@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import edgeproof as ep
+from edgeproof._warnings import EdgeproofWarning, with_code
 from edgeproof.cli._options import (
     AttackName,
     Count,
@@ -23,7 +25,7 @@ from edgeproof.cli._options import (
     parse_device,
     parse_settings,
 )
-from edgeproof.cli._printing import print_table
+from edgeproof.cli._printing import print_table, print_warning
 
 if TYPE_CHECKING:
     from edgeproof.attacks import AttackResult
@@ -62,6 +64,7 @@ def attack(
     """
     from edgeproof.cli._target import check_files, check_target, load_target, result_of
     from edgeproof.evaluation import AttackScore
+    from edgeproof.evaluation.checks import budget_problems
     from edgeproof.evaluation.result import Score
 
     torch_device = parse_device(device)
@@ -72,7 +75,11 @@ def attack(
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
     view = target.split.test
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)
-    attacked = built(target.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
+    problems = tuple(with_code(code, message) for code, message in budget_problems(budgets, epsilon))
+    with warnings.catch_warnings():
+        # Printed below and stored in the result.
+        warnings.simplefilter("ignore", EdgeproofWarning)
+        attacked = built(target.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
     results = dict(zip(epsilon, attacked, strict=True))
     for path, result in zip(graphs, attacked, strict=False):
         ep.datasets.write_npz(result.data, path)
@@ -97,6 +104,7 @@ def attack(
                 for value, result in results.items()
             ],
         },
+        warnings=problems,
     )
     outcomes = ep.report.Outcomes.of(
         {(name, value): result for value, result in results.items()}, view.data, view.nodes, view.ids[view.nodes]
@@ -104,6 +112,8 @@ def attack(
     outcomes.save(ep.report.nodes_file(out))
     written.write(out)
     _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}")
+    for problem in problems:
+        print_warning(problem)
     print(f"result: {out}" + "".join(f"   graph: {path}" for path in graphs))
 
 

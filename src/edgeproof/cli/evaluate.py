@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import edgeproof as ep
-from edgeproof._catalog import ATTACKS
+from edgeproof._catalog import ATTACKS, EFFORTS
 from edgeproof.cli._options import (
     Count,
     Dataset,
@@ -21,14 +23,20 @@ from edgeproof.cli._options import (
     Root,
     SplitName,
     SplitSeed,
+    check_name,
     complete,
     names,
     parse_device,
 )
-from edgeproof.cli._printing import print_table, print_warning
+from edgeproof.cli._printing import print_error, print_line, print_table, print_warning
 
 if TYPE_CHECKING:
     from edgeproof.evaluation import Evaluation
+
+# Exit status of a model below --fail-below; errors exit with 1, invalid options with 2.
+FAILED = 3
+# Accuracies are computed in single precision.
+_ROUNDING = 1e-4
 
 
 def evaluate(
@@ -46,6 +54,23 @@ def evaluate(
             autocompletion=complete(ATTACKS),
         ),
     ] = None,
+    effort: Annotated[
+        str,
+        typer.Option(
+            help="Effort of the suite: quick (about a tenth of the time), standard, or thorough (several times the time).",
+            autocompletion=complete(EFFORTS),
+        ),
+    ] = "standard",
+    baselines: Annotated[
+        bool,
+        typer.Option("--baselines", help="Also report baselines that use no edges: the majority class, and an MLP."),
+    ] = False,
+    fail_below: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Exit with status {FAILED} if the lowest accuracy over all epsilons is below this, in percent."
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Result file; per-node outcomes go to the same name with .nodes added.")
     ] = Path("evaluation.json"),
@@ -59,7 +84,8 @@ def evaluate(
 ) -> None:
     """Measure robust accuracy: the accuracy under the strongest attack of a suite.
 
-    The standard suite has no parameters to tune, and warns about results that may overestimate robustness.
+    The standard suite has no parameters to tune, and warns about results that may overestimate robustness. If the command is
+    interrupted, the same command resumes.
 
     Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
     """
@@ -67,11 +93,17 @@ def evaluate(
 
     torch_device = parse_device(device)
     attacks = [ep.attacks.build(name) for name in attack or []]
+    check_name("effort", effort, EFFORTS)
+    if attacks and effort != "standard":
+        raise ValueError(f"expected no --effort with --attack, got {effort}: it selects a suite")
+    if fail_below is not None and not 0 <= fail_below <= 100:
+        raise ValueError(f"expected 0 <= --fail-below <= 100, a percentage, got {fail_below:g}")
     check_files(out, [graph] if graph is not None else [])
+    checkpoint = out.with_name(out.name + ".checkpoint")
     trained = check_target(model, dataset, split, epsilon)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
     view = target.split.test
-    with warnings.catch_warnings():
+    with _resuming(checkpoint), warnings.catch_warnings():
         # Printed below and stored in the result.
         warnings.simplefilter("ignore", ep.evaluation.EvaluationWarning)
         evaluation = ep.evaluate(
@@ -80,9 +112,12 @@ def evaluate(
             view.nodes,
             epsilon,
             attacks or "standard",
+            effort=effort,
             local=local,
             count=count,
+            baselines=target.split if baselines else None,
             seed=seed,
+            checkpoint=checkpoint,
             progress=not quiet,
         )
     if graph is not None:
@@ -97,6 +132,7 @@ def evaluate(
             "count": count,
             "budgets": {str(row.epsilon): row.total for row in evaluation.rows},
             "attacks": {type(built).__name__: repr(built) for built in attacks} or "standard",
+            "effort": evaluation.effort,
             "rows": [row._asdict() for row in evaluation.rows],
         },
         warnings=evaluation.warnings,
@@ -104,8 +140,36 @@ def evaluate(
     outcomes = ep.report.Outcomes.of(evaluation.results, view.data, view.nodes, view.ids[view.nodes])
     outcomes.save(ep.report.nodes_file(out))
     result.write(out)
+    ep.training.remove_checkpoints(checkpoint)
     _print(evaluation, f"{result.model['name']}, {target.dataset}")
     print(f"result: {out}")
+    if fail_below is not None:
+        _check_threshold(evaluation, fail_below)
+
+
+@contextmanager
+def _resuming(checkpoint: Path) -> Iterator[None]:
+    """Print that the evaluation resumes, and how to resume it after an interrupt."""
+    from edgeproof.evaluation.checkpoint import num_finished
+
+    if finished := num_finished(checkpoint):
+        print_line(f"resuming from {checkpoint}: {finished} finished searches")
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            raise KeyboardInterrupt(f"interrupted; the same command resumes from {checkpoint}") from None
+        raise
+
+
+def _check_threshold(evaluation: Evaluation, percent: float) -> None:
+    """Exit with status :data:`FAILED` if the lowest accuracy is below a percentage."""
+    lowest = min(evaluation.epsilons, key=evaluation.accuracy)
+    if 100 * evaluation.accuracy(lowest) < percent - _ROUNDING:
+        print_error(
+            f"accuracy {evaluation.accuracy(lowest):.1%} at epsilon {lowest:g} is below the {percent:g}% of --fail-below"
+        )
+        raise typer.Exit(FAILED)
 
 
 def _print(evaluation: Evaluation, title: str) -> None:
@@ -115,10 +179,15 @@ def _print(evaluation: Evaluation, title: str) -> None:
     table.add_column("attack")
     for epsilon in evaluation.epsilons:
         table.add_column(f"ε = {epsilon:g}", justify="right")
+    for name, accuracy in evaluation.baselines.items():
+        table.add_row(name, *[f"{accuracy:.1%}"] * len(evaluation.epsilons))
+    if evaluation.baselines:
+        table.add_section()
     for name in dict.fromkeys(row.attack for row in evaluation.rows):
         table.add_row(name, *(f"{row.accuracy:.1%}" for row in evaluation.rows if row.attack == name))
     table.add_section()
-    table.add_row("worst", *(f"{evaluation.accuracy(epsilon):.1%}" for epsilon in evaluation.epsilons), style="bold")
+    worst = "worst" if evaluation.effort is None else f"worst ({evaluation.effort} effort)"
+    table.add_row(worst, *(f"{evaluation.accuracy(epsilon):.1%}" for epsilon in evaluation.epsilons), style="bold")
     print_table(table)
     for warning in evaluation.warnings:
         print_warning(warning)

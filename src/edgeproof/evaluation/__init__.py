@@ -1,8 +1,10 @@
 """Accuracy of models on the clean graph and under attack."""
 
+from edgeproof.evaluation.baselines import majority, mlp_accuracy
 from edgeproof.evaluation.checks import EvaluationWarning
 from edgeproof.evaluation.clean import clean_accuracy, clean_scores
-from edgeproof.evaluation.evaluate import AttackScore, Evaluation, evaluate
+from edgeproof.evaluation.evaluate import evaluate
+from edgeproof.evaluation.evaluation import AttackScore, Evaluation
 from edgeproof.models.model_probe import ModelCheck, check_model
 
 __all__ = [
@@ -14,4 +16,6 @@ __all__ = [
     "clean_accuracy",
     "clean_scores",
     "evaluate",
+    "majority",
+    "mlp_accuracy",
 ]

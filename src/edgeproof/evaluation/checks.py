@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from edgeproof._warnings import EdgeproofWarning
 from edgeproof.attacks.base import Target
 from edgeproof.attacks.blocks import sample_block
+from edgeproof.budget import NO_FLIPS, Budget
 from edgeproof.models.base import predict
 
 # Gradients below this fraction of one node's largest contribution to the loss count as zero.
@@ -26,6 +27,31 @@ _USUAL_MARGINS = (0.05, 10.0)
 
 class EvaluationWarning(EdgeproofWarning):
     """Sign that an evaluation overestimates robustness or is unreliable."""
+
+
+def budget_problems(budgets: Sequence[Budget], epsilons: Sequence[float]) -> list[tuple[str, str]]:
+    """Return codes and messages of budgets that allow no flip (EP007), and of epsilons above 1 (EP008).
+
+    Args:
+        budgets: Budgets.
+        epsilons: The same budgets as fractions of the edges.
+
+    >>> budget_problems([Budget(3)], [0.1])
+    []
+    >>> [code for code, message in budget_problems([Budget(0), Budget(90)], [0.0, 5.0])]
+    ['EP007', 'EP008']
+    """
+    problems = []
+    for epsilon, budget in zip(epsilons, budgets, strict=True):
+        if not budget.allows_flips:
+            problems.append(("EP007", f"at epsilon {epsilon:g}, {NO_FLIPS}"))
+        if epsilon > 1:
+            message = (
+                f"epsilon {epsilon:g} allows more flips than there are edges at the target nodes. Epsilon is a fraction, not a "
+                f"percentage: did you mean {epsilon / 100:g}?"
+            )
+            problems.append(("EP008", message))
+    return problems
 
 
 def random_output(model: nn.Module, data: Data) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,93 +13,25 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof._names import unknown_name
+from edgeproof._progress import progress_bar
+from edgeproof._tensors import fingerprint
+from edgeproof._version import __version__
 from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
 from edgeproof.attacks.dice import DICE
-from edgeproof.attacks.fixed import FixedFlips
-from edgeproof.attacks.greedy_rbcd import GreedyRBCD
-from edgeproof.attacks.local_search import LocalSearch
-from edgeproof.attacks.registry import available, build
-from edgeproof.attacks.suite import Entry, standard
 from edgeproof.budget import Budget, check_epsilon
 from edgeproof.evaluation import checks
-from edgeproof.evaluation.result import Score
-from edgeproof.evaluation.surrogate import fit_surrogate
+from edgeproof.evaluation.baselines import baseline_accuracies
+from edgeproof.evaluation.checkpoint import Checkpoint
+from edgeproof.evaluation.estimate import Meter, total_work
+from edgeproof.evaluation.evaluation import AttackScore, Evaluation
+from edgeproof.evaluation.plan import TRANSFER, Step, attack_steps, custom_entries, suite_plan, transfer_step
+from edgeproof.evaluation.run import accuracy_of, combine_worst, run_steps
 from edgeproof.models.base import predict
-
-# Local searches per budget, each from a different result of the lowest accuracy.
-_MAX_STARTS = 4
+from edgeproof.splits import Split
 
 # Results of each attack by its name: one list per restart, each with one result per budget.
 Runs = dict[str, list[list[AttackResult]]]
-
-
-class AttackScore(NamedTuple):
-    """Outcome of one attack at one budget.
-
-    Args:
-        attack: Name of the attack in the suite.
-        epsilon: Budget as a fraction of the edges.
-        total: Budget as a number of flips.
-        flips: Number of flips used.
-        accuracy: Accuracy of the target nodes on the perturbed graph.
-        seconds: Runtime, summed over all restarts.
-    """
-
-    attack: str
-    epsilon: float
-    total: int
-    flips: int
-    accuracy: float
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Result of :func:`evaluate`.
-
-    Args:
-        clean_accuracy: Accuracy of the target nodes on the clean graph.
-        rows: Score of the best restart of every attack at every budget.
-        worst: Result of lowest accuracy by epsilon.
-        warnings: Warnings of the self-checks, with their codes.
-        results: Results behind ``rows``, by attack and epsilon.
-        local: Local budgets as passed to :func:`evaluate`.
-        count: Edges that epsilon is a fraction of.
-    """
-
-    clean_accuracy: float
-    rows: tuple[AttackScore, ...]
-    worst: dict[float, AttackResult]
-    warnings: tuple[str, ...]
-    results: dict[tuple[str, float], AttackResult]
-    local: float | Tensor | None
-    count: str
-
-    @property
-    def epsilons(self) -> list[float]:
-        """Budgets in the order of the call."""
-        return list(self.worst)
-
-    def accuracy(self, epsilon: float) -> float:
-        """Return the lowest accuracy over all attacks within this budget."""
-        return self.worst[epsilon].accuracy
-
-    def scores(self, nodes: str = "test") -> tuple[Score, ...]:
-        """Return all accuracies as entries of a result file; the minimum over all attacks is named ``"worst"``."""
-        clean = Score(nodes, "clean", 0.0, self.clean_accuracy)
-        attacked = [Score(nodes, row.attack, row.epsilon, row.accuracy) for row in self.rows]
-        worst = [Score(nodes, "worst", epsilon, self.accuracy(epsilon)) for epsilon in self.epsilons]
-        return (clean, *attacked, *worst)
-
-    def __str__(self) -> str:
-        head = f"{'accuracy, %':28}" + "".join(f"{epsilon:>9g}" for epsilon in self.epsilons)
-        names = dict.fromkeys(row.attack for row in self.rows)
-        cells = {(row.attack, row.epsilon): f"{100 * row.accuracy:9.1f}" for row in self.rows}
-        lines = [f"{name:28}" + "".join(cells[name, epsilon] for epsilon in self.epsilons) for name in names]
-        worst = f"{'worst':28}" + "".join(f"{100 * self.accuracy(epsilon):9.1f}" for epsilon in self.epsilons)
-        clean = f"{'clean':28}{100 * self.clean_accuracy:9.1f}"
-        return "\n".join([head, clean, *lines, worst, *(f"warning: {warning}" for warning in self.warnings)])
 
 
 def evaluate(
@@ -108,12 +41,15 @@ def evaluate(
     epsilons: Sequence[float],
     attacks: str | Sequence[str | Attack] = "standard",
     *,
+    effort: str = "standard",
     local: float | Tensor | None = None,
     count: str = "incident",
     labels: Tensor | None = None,
     surrogate: nn.Module | None = None,
+    baselines: Split | None = None,
     seed: int = 0,
     backend: str | None = None,
+    checkpoint: str | Path | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
@@ -129,13 +65,23 @@ def evaluate(
         nodes: Target nodes.
         epsilons: Budgets as fractions of the edges; see :meth:`edgeproof.Budget.from_epsilon`.
         attacks: ``"standard"``, or a list of attacks or their names. A list runs without surrogate and local search.
+        effort: Effort of the suite. ``"quick"``: random flips, DICE, one greedy attack and the surrogate, about a tenth of the
+            time of ``"standard"``. ``"thorough"``: also more seeds, surrogates and local searches, several times its time.
+            With the same seed, more effort never gives a higher accuracy.
         local: Local budgets: a factor of the degree, or one number per node.
         count: Edges that epsilon is a fraction of.
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
         surrogate: Model to transfer flips from; by default the standard suite fits one to the predictions of ``model``.
+        baselines: Split whose labelled nodes train the baselines that use no edges, a constant prediction and an MLP; None for
+            no baselines.
         seed: Seed of all random choices.
         backend: Kernel backend. Default: the fastest that supports the inputs.
-        progress: Whether to draw progress bars (on terminals only).
+        checkpoint: File for the flips of all finished searches, written after each of them. If it exists, the evaluation
+            resumes from it, with the same result as an uninterrupted one: bit for bit on a CPU.
+        progress: Whether to draw a progress bar with the remaining time (on terminals only).
+
+    Raises:
+        ValueError: For invalid arguments, or a checkpoint that is damaged or belongs to another evaluation.
 
     >>> from edgeproof import datasets, models
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
@@ -146,21 +92,26 @@ def evaluate(
     epsilons = _check_epsilons(epsilons)
     target = make_target(model, data, nodes, labels, backend)
     budgets = Budget.from_epsilons(data, nodes, epsilons, local=local, count=count)
-    is_standard = isinstance(attacks, str)
-    entries = _standard_entries(attacks, target, budgets) if isinstance(attacks, str) else _custom_entries(attacks)
-    problems = _check_model(target, entries, seed)
+    steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
+    # Errors in the file come before any long work.
+    run = {} if checkpoint is None else _identity(target, budgets, steps, surrogate, baselines, seed)
+    saved = Checkpoint.open(checkpoint, run)
+    problems = [*checks.budget_problems(budgets, epsilons), *_check_model(target, steps, seed)]
 
-    runs = run_suite(target, entries, budgets, seed=seed, progress=progress)
-    if is_standard or surrogate is not None:
-        source = surrogate if surrogate is not None else fit_surrogate(model, data, seed=seed)
-        runs["transfer"] = [_transfer(source, target, budgets, seed, progress)]
-    worst = cumulative_worst([results for restarts in runs.values() for results in restarts], epsilons)
-    if is_standard:
-        runs["local search"] = [_search_locally(target, runs, budgets, seed, progress)]
-        worst = cumulative_worst([worst, *runs["local search"]], epsilons)
-    best = {name: [min(results, key=_accuracy) for results in zip(*runs[name], strict=True)] for name in runs}
+    with progress_bar("", total_work(steps, budgets), show=progress, counts=False) as advance:
+        if baselines is not None and saved.baselines is None:
+            advance(0, "training of the baselines")
+            saved.baselines = baseline_accuracies(baselines, data, nodes, target.labels, seed=seed)
+            saved.save()
+        meter = Meter(steps, budgets, advance)
+        results = run_steps(target, steps, budgets, checkpoint=saved, meter=meter, surrogate=surrogate, seed=seed)
+    worst = combine_worst(steps, results, epsilons)
+    runs: Runs = {}
+    for step, found in zip(steps, results, strict=True):
+        runs.setdefault(step.name, []).append(found)
+    best = {name: [min(results, key=accuracy_of) for results in zip(*runs[name], strict=True)] for name in runs}
 
-    problems += _check_order(best, entries, epsilons)
+    problems += _check_order(best, steps, epsilons)
     for code, message in problems:
         warn(code, message, checks.EvaluationWarning, stacklevel=2)
     return Evaluation(
@@ -179,32 +130,9 @@ def evaluate(
         },
         local=local,
         count=count,
+        effort=effort if isinstance(attacks, str) else None,
+        baselines=saved.baselines or {},
     )
-
-
-def run_suite(
-    target: Target, entries: Sequence[Entry], budgets: Sequence[Budget], *, seed: int = 0, progress: bool = False
-) -> Runs:
-    """Run every attack of a suite on one target, each restart with a seed of its own."""
-    return {
-        entry.name: [
-            entry.attack.on_target(target, budgets, seed=seed + restart, progress=progress) for restart in entry.seeds
-        ]
-        for entry in entries
-    }
-
-
-def cumulative_worst(runs: Sequence[Sequence[AttackResult]], epsilons: Sequence[float]) -> list[AttackResult]:
-    """Return the worst result within each budget; results of smaller budgets count.
-
-    Args:
-        runs: Results of each run, one per epsilon.
-        epsilons: Budgets, in the same order.
-    """
-    return [
-        min((run[j] for run in runs for j in range(len(epsilons)) if epsilons[j] <= epsilon), key=_accuracy)
-        for epsilon in epsilons
-    ]
 
 
 def _check_epsilons(epsilons: Sequence[float]) -> list[float]:
@@ -218,29 +146,63 @@ def _check_epsilons(epsilons: Sequence[float]) -> list[float]:
     return values
 
 
-def _standard_entries(name: str, target: Target, budgets: Sequence[Budget]) -> list[Entry]:
-    if name != "standard":
-        raise unknown_name("suite", name, ["standard"])
-    entries = standard(budgets, target.num_nodes, target.engine("tanh_margin").path)
+def _plan(
+    attacks: str | Sequence[str | Attack],
+    effort: str,
+    target: Target,
+    budgets: Sequence[Budget],
+    *,
+    with_surrogate: bool,
+) -> list[Step]:
+    if not isinstance(attacks, str):
+        if effort != "standard":
+            raise ValueError(f"expected effort {effort!r} without a list of attacks: it selects a suite")
+        return [*attack_steps(custom_entries(attacks)), *([transfer_step(0)] if with_surrogate else [])]
+    if attacks != "standard":
+        raise unknown_name("suite", attacks, ["standard"])
+    steps = suite_plan(effort, budgets, target.num_nodes, target.engine("tanh_margin").path)
     # DICE needs labels of all nodes.
-    return [entry for entry in entries if target.data.y is not None or not isinstance(entry.attack, DICE)]
+    return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
 
-def _custom_entries(attacks: Sequence[str | Attack]) -> list[Entry]:
-    built = [build(attack) if isinstance(attack, str) else attack for attack in attacks]
-    if not built or not all(isinstance(attack, Attack) for attack in built):
-        raise ValueError(f"expected attacks, or names among {', '.join(available())}, got {attacks!r}")
-    names = [type(attack).__name__ for attack in built]
-    return [
-        Entry(name if names.count(name) == 1 else repr(attack), attack, weak=name in ("DICE", "RandomFlips"))
-        for name, attack in zip(names, built, strict=True)
-    ]
+def _identity(
+    target: Target,
+    budgets: Sequence[Budget],
+    steps: Sequence[Step],
+    surrogate: nn.Module | None,
+    baselines: Split | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Return everything that the result depends on; a checkpoint is valid for one identity."""
+    data = target.data
+    return {
+        "version of edgeproof": __version__,
+        "model": [type(target.model).__name__, _parameters(target.model)],
+        "graph": fingerprint([data.x, data.edge_index, data.y]),
+        "nodes": fingerprint([target.nodes]),
+        "labels": fingerprint([target.labels]),
+        "budgets": [[budget.total, fingerprint([budget.local])] for budget in budgets],
+        "attacks": [[step.kind, step.name, step.seed, step.starts, *_settings(step.attack)] for step in steps],
+        "surrogate": None if surrogate is None else _parameters(surrogate),
+        "baselines": None if baselines is None else baselines.fingerprint,
+        "seed": seed,
+    }
 
 
-def _check_model(target: Target, entries: Sequence[Entry], seed: int) -> list[tuple[str, str]]:
+def _parameters(model: nn.Module) -> str:
+    return fingerprint(value for value in model.state_dict().values() if isinstance(value, Tensor))
+
+
+def _settings(attack: Attack) -> list[str]:
+    """Return an attack's settings; tensors, which its repr may leave out, are hashed."""
+    values = [getattr(attack, entry.name) for entry in fields(attack)]
+    return [repr(attack), *(fingerprint([value]) for value in values if isinstance(value, Tensor))]
+
+
+def _check_model(target: Target, steps: Sequence[Step], seed: int) -> list[tuple[str, str]]:
     """Return codes and messages of the checks that need no attack."""
     margins = losses.margin(predict(target.model, target.data)[target.nodes], target.labels)
-    attack_losses = {entry.name: getattr(entry.attack, "loss", None) for entry in entries}
+    attack_losses = {step.name: getattr(step.attack, "loss", None) for step in steps if step.kind == "attack"}
     messages = {
         "EP001": checks.random_output(target.model, target.data),
         "EP002": checks.vanishing_gradient(target, seed=seed),
@@ -250,57 +212,23 @@ def _check_model(target: Target, entries: Sequence[Entry], seed: int) -> list[tu
 
 
 def _check_order(
-    best: Mapping[str, Sequence[AttackResult]], entries: Sequence[Entry], epsilons: Sequence[float]
+    best: Mapping[str, Sequence[AttackResult]], steps: Sequence[Step], epsilons: Sequence[float]
 ) -> list[tuple[str, str]]:
     """Return codes and messages of the checks that compare the accuracies under different attacks.
 
-    Transfer and local search, which are not in ``entries``, do not count as attacks that use the model's gradients.
+    Transfer and local search do not count as attacks that use the model's gradients.
     """
     accuracies = {name: torch.tensor([result.accuracy for result in results]) for name, results in best.items()}
-    strong = {entry.name: accuracies[entry.name] for entry in entries if not entry.weak}
-    weak = {entry.name: accuracies[entry.name] for entry in entries if entry.weak}
+    attacks = [step for step in steps if step.kind == "attack"]
+    strong = {step.name: accuracies[step.name] for step in attacks if not step.weak}
+    weak = {step.name: accuracies[step.name] for step in attacks if step.weak}
     problems = [("EP004", message) for message in checks.weak_beats_strong(weak, strong, epsilons)]
     problems += [("EP005", message) for message in checks.rising_accuracy(strong, epsilons)]
-    if "transfer" in accuracies and strong:
+    if TRANSFER in accuracies and strong:
         adaptive = torch.stack(list(strong.values())).amin(dim=0)
-        messages = checks.transfer_beats_adaptive(accuracies["transfer"], adaptive, epsilons)
+        messages = checks.transfer_beats_adaptive(accuracies[TRANSFER], adaptive, epsilons)
         problems += [("EP006", message) for message in messages]
     return problems
-
-
-def _transfer(
-    surrogate: nn.Module, target: Target, budgets: Sequence[Budget], seed: int, progress: bool
-) -> list[AttackResult]:
-    """Find flips on the surrogate, and apply them to the target."""
-    source = make_target(surrogate, target.data, target.nodes, target.labels, target.backend)
-    found = GreedyRBCD(loss="log_margin").on_target(source, budgets, seed=seed, progress=progress)
-    results = []
-    for budget, result in zip(budgets, found, strict=True):
-        attack = FixedFlips(flips=result.flips, origin="another model")
-        results += attack.on_target(target, [budget], seed=seed, progress=progress)
-    return results
-
-
-def _search_locally(
-    target: Target, runs: Runs, budgets: Sequence[Budget], seed: int, progress: bool
-) -> list[AttackResult]:
-    """Return the best local search per budget, started at the results of lowest accuracy, at most a few of them."""
-    known = [result for restarts in runs.values() for results in restarts for result in results]
-    best = []
-    for budget in budgets:
-        allowed = [result for result in known if result.budget.total <= budget.total]
-        lowest = min(result.accuracy for result in allowed)
-        starts = {tuple(result.flips.flatten().tolist()): result for result in allowed if result.accuracy == lowest}
-        searches = []
-        for start in list(starts.values())[:_MAX_STARTS]:
-            attack = LocalSearch(start=FixedFlips(flips=start.flips, origin=repr(start.attack)))
-            searches += attack.on_target(target, [budget], seed=seed, progress=progress)
-        best.append(min(searches, key=_accuracy))
-    return best
-
-
-def _accuracy(result: AttackResult) -> float:
-    return result.accuracy
 
 
 def _seconds(restarts: Sequence[Sequence[AttackResult]]) -> list[float]:

@@ -81,6 +81,10 @@ class Group:
 
         return self._estimate(accuracy_of)
 
+    def baseline(self, name: str) -> Estimate | None:
+        """Return the accuracy of a baseline over the runs that have it."""
+        return self._estimate(lambda run: run.baselines.get(name))
+
     @property
     def certificate(self) -> CertificateSummary | None:
         """Mean over the runs with a certificate, for the radii that all of them have."""

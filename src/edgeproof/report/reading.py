@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeproof.certificates import Certificate
+from edgeproof.evaluation.baselines import BASELINES
 from edgeproof.evaluation.result import Result
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
@@ -165,6 +166,7 @@ def _check_values(run: Run) -> None:
         ("accuracy", run.clean, number),
         *(("local budget", table.local, (*number, str)) for table in run.attacks),
         *(("count", table.count, str) for table in run.attacks),
+        *(("effort", effort, str) for table in run.attacks for effort in table.efforts),
         *(("epsilon", row.epsilon, number) for row in rows),
         *(("accuracy", row.accuracy, number) for row in rows),
         *(("budget", row.total, integer) for row in rows),
@@ -186,6 +188,7 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
             raise ValueError(f"{file} describes the certificate {certificate}, which does not exist")
         return {"certificate": CertificateSummary.of(Certificate.load(certificate)), "warnings": result.warnings}
     clean = next((score.accuracy for score in scores if score.attack == "clean"), None)
+    baselines = {score.attack: score.accuracy for score in scores if score.attack in BASELINES}
     threat = result.threat
     if not threat:
         return {"clean": clean, "warnings": result.warnings}
@@ -199,7 +202,7 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
             *(details.get((score.attack, score.epsilon), {}).get(name) for name in ("flips", "seconds")),
         )
         for score in scores
-        if score.attack not in ("clean", "worst")
+        if score.attack not in ("clean", "worst", *BASELINES)
     )
     table = AttackTable(
         local=threat["local"],
@@ -209,8 +212,10 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         warnings=result.warnings,
         # Only an evaluation runs self-checks, and only an evaluation stores the worst case.
         checked=any(score.attack == "worst" for score in scores),
+        # Lists of attacks, single attacks and older files have no effort.
+        efforts=() if threat.get("effort") is None else (threat["effort"],),
     )
-    return {"clean": clean, "attacks": (table,) if rows else ()}
+    return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else ()}
 
 
 def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:

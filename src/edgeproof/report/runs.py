@@ -65,6 +65,7 @@ class AttackTable:
         outcomes: Per-node outcomes, one entry per evaluation that stored them.
         warnings: Warnings of the self-checks.
         checked: Whether the self-checks of an evaluation were run on all rows.
+        efforts: Efforts of the suites that were run; see :func:`edgeproof.evaluate`.
     """
 
     local: float | str | None
@@ -73,6 +74,7 @@ class AttackTable:
     outcomes: tuple[Outcomes, ...] = ()
     warnings: tuple[str, ...] = ()
     checked: bool = False
+    efforts: tuple[str, ...] = ()
 
     @property
     def threat_model(self) -> ThreatModel:
@@ -139,6 +141,7 @@ class Run:
         attacks: One table per threat model.
         certificate: Certified accuracy. None if not certified.
         filter: Learned filter. None for models without one.
+        baselines: Accuracies of the baselines that use no edges, by name. Empty if not measured.
         warnings: Warnings about the model, independent of the attacks.
         commands: Commands that reproduce the run.
         environment: Versions and machine.
@@ -154,6 +157,7 @@ class Run:
     attacks: tuple[AttackTable, ...] = ()
     certificate: CertificateSummary | None = None
     filter: Filter | None = None
+    baselines: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -222,6 +226,7 @@ class Run:
             attacks=() if evaluation is None else (_attack_table(evaluation, data, nodes),),
             certificate=None if certificate is None else CertificateSummary.of(certificate),
             filter=Filter.of(model, data),
+            baselines={} if evaluation is None else evaluation.baselines,
             commands=(command,) if command else (),
             environment=describe_environment(data.x.device),
         )
@@ -245,6 +250,7 @@ class Run:
             attacks=_merge_by_threat_model([*self.attacks, *other.attacks]),
             certificate=self.certificate or other.certificate,
             filter=self.filter or other.filter,
+            baselines={**other.baselines, **self.baselines},
             warnings=_unique([*self.warnings, *other.warnings]),
             commands=_unique([*self.commands, *other.commands]),
             environment=self.environment or other.environment,
@@ -267,6 +273,7 @@ def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTa
         outcomes=(Outcomes.of(evaluation.results, data, nodes),),
         warnings=evaluation.warnings,
         checked=True,
+        efforts=() if evaluation.effort is None else (evaluation.effort,),
     )
 
 
@@ -290,6 +297,7 @@ def _merge_tables(tables: list[AttackTable]) -> AttackTable:
         outcomes=tuple(outcomes for table in tables for outcomes in table.outcomes),
         warnings=_unique(warning for table in tables for warning in table.warnings),
         checked=all(table.checked for table in tables),
+        efforts=_unique(effort for table in tables for effort in table.efforts),
     )
 
 

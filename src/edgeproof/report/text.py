@@ -109,3 +109,8 @@ def warnings(group: Group) -> list[str]:
                 "memorizes them looks robust"
             )
     return list(dict.fromkeys(found))
+
+
+def efforts(group: Group) -> list[str]:
+    """Return the efforts of all evaluations of a model, each once."""
+    return list(dict.fromkeys(effort for run in group.runs for table in run.attacks for effort in table.efforts))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from edgeproof.report._html import Html, join, tag
-from edgeproof.report.groups import Group
+from edgeproof.report.groups import Estimate, Group
 from edgeproof.report.runs import ThreatModel
 
 
@@ -54,6 +54,19 @@ class Scenario(NamedTuple):
     def attacks(self) -> list[str]:
         tables = (table for group in self.groups for _, table in group.attack_tables(self.threat_model))
         return list(dict.fromkeys(row.attack for table in tables for row in table.rows))
+
+    @property
+    def baselines(self) -> dict[str, Estimate]:
+        """Accuracies of the baselines by name; runs on the same split count once."""
+        runs = {
+            run.split.get("fingerprint") or tuple(run.baselines.items()): run
+            for group in self.groups
+            for run in group.runs
+            if run.baselines
+        }
+        names = dict.fromkeys(name for run in runs.values() for name in run.baselines)
+        found = {name: Group(name, tuple(runs.values())).baseline(name) for name in names}
+        return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
 @dataclass(frozen=True)

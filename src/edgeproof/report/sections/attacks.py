@@ -45,6 +45,10 @@ def _warnings(page: Page) -> Html:
         parts.append(tag("p", {}, names, tag("code", {}, "edgeproof evaluate"), "."))
     elif not warnings:
         parts.append(tag("p", {}, "The self-checks of the evaluation found no problems."))
+    efforts = [(group.name, effort) for group in page.groups for effort in text.efforts(group)]
+    if efforts:
+        names = "; ".join(f"{name}: {effort}" for name, effort in efforts)
+        parts.append(tag("p", {}, f"Effort of the evaluation: {names}."))
     return join(parts)
 
 

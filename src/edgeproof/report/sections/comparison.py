@@ -17,6 +17,13 @@ def comparison(page: Page) -> Section | None:
         parts += [tag("h3", {}, scenario.title)] if len(page.scenarios) > 1 else []
         head = ["model", "clean", *(f"worst, ε = {epsilon:g}" for epsilon in scenario.epsilons)]
         rows = [[TableCell(group.name), *_accuracies(scenario, group)] for group in scenario.groups]
+        rows += [
+            [
+                TableCell(name),
+                *[number_cell(estimate.mean, text.with_interval(estimate))] * (1 + len(scenario.epsilons)),
+            ]
+            for name, estimate in scenario.baselines.items()
+        ]
         parts.append(table("Clean and worst-case accuracy", head, rows))
     groups = [group for group in page.groups if group.certificate is not None or group.filter is not None]
     if groups:

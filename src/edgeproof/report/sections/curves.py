@@ -29,7 +29,7 @@ def curves(page: Page) -> Section | None:
         charts[id_] = {
             "type": "curves",
             "menu": f"{id_}-attack",
-            "series": [_series(page, scenario, group) for group in scenario.groups],
+            "series": [*(_series(page, scenario, group) for group in scenario.groups), *_baselines(page, scenario)],
         }
         parts += [tag("h3", {}, scenario.title)] if len(scenarios) > 1 else []
         parts.append(_figure(scenario, id_))
@@ -47,6 +47,10 @@ def _figure(scenario: Scenario, id_: str) -> Html:
         for group in scenario.groups
         for attack in names
     ]
+    rows += [
+        [TableCell(name), *[number_cell(estimate.mean, text.with_interval(estimate))] * (1 + len(scenario.epsilons))]
+        for name, estimate in scenario.baselines.items()
+    ]
     head = ["model, attack", "clean", *(f"ε = {epsilon:g}" for epsilon in scenario.epsilons)]
     repeated = any(len(group.attack_tables(scenario.threat_model)) > 1 for group in scenario.groups)
     one_run = "95 % interval for the number of test nodes"
@@ -55,6 +59,8 @@ def _figure(scenario: Scenario, id_: str) -> Html:
         "Accuracy on the test nodes by budget ε, the fraction of edges that may be flipped. The worst case is the lowest "
         f"accuracy over all attacks. Error bars: {bars}."
     )
+    if scenario.baselines:
+        caption += " The baselines use no edges, so no budget changes their accuracy."
     return figure(id_, caption, controls=attack_menu, alternative=table("Accuracy by model, attack and ε", head, rows))
 
 
@@ -76,3 +82,18 @@ def _series(page: Page, scenario: Scenario, group: Group) -> dict[str, object]:
         for attack in [WORST, *scenario.attacks]
     }
     return {"name": group.name, "slot": page.slot(group), "points": points}
+
+
+def _baselines(page: Page, scenario: Scenario) -> list[dict[str, object]]:
+    """Return one horizontal line per baseline, the same for all attacks."""
+    budgets = sorted({0.0, *scenario.epsilons})
+    return [
+        {
+            "name": name,
+            "slot": len(page.groups) + number,
+            "points": {
+                attack: [[epsilon, *estimate[:3]] for epsilon in budgets] for attack in [WORST, *scenario.attacks]
+            },
+        }
+        for number, (name, estimate) in enumerate(scenario.baselines.items())
+    ]

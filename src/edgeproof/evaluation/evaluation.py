@@ -1,0 +1,94 @@
+"""Result of a robustness evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from edgeproof.attacks.base import AttackResult
+from edgeproof.evaluation.result import Score
+
+
+class AttackScore(NamedTuple):
+    """Outcome of one attack at one budget.
+
+    Args:
+        attack: Name of the attack in the suite.
+        epsilon: Budget as a fraction of the edges.
+        total: Budget as a number of flips.
+        flips: Number of flips used.
+        accuracy: Accuracy of the target nodes on the perturbed graph.
+        seconds: Runtime, summed over all restarts.
+    """
+
+    attack: str
+    epsilon: float
+    total: int
+    flips: int
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Result of :func:`evaluate`.
+
+    Args:
+        clean_accuracy: Accuracy of the target nodes on the clean graph.
+        rows: Score of the best restart of every attack at every budget.
+        worst: Result of lowest accuracy by epsilon.
+        warnings: Warnings of the self-checks, with their codes.
+        results: Results behind ``rows``, by attack and epsilon.
+        local: Local budgets as passed to :func:`evaluate`.
+        count: Edges that epsilon is a fraction of.
+        effort: Effort of the suite; None for a list of attacks.
+        baselines: Accuracies of the baselines, which do not depend on edges, by name; empty if not requested.
+    """
+
+    clean_accuracy: float
+    rows: tuple[AttackScore, ...]
+    worst: dict[float, AttackResult]
+    warnings: tuple[str, ...]
+    results: dict[tuple[str, float], AttackResult]
+    local: float | Tensor | None
+    count: str
+    effort: str | None = None
+    baselines: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def epsilons(self) -> list[float]:
+        """Budgets in the order of the call."""
+        return list(self.worst)
+
+    def accuracy(self, epsilon: float) -> float:
+        """Return the lowest accuracy over all attacks within this budget."""
+        return self.worst[epsilon].accuracy
+
+    def scores(self, nodes: str = "test") -> tuple[Score, ...]:
+        """Return all accuracies as entries of a result file; the minimum over all attacks is named ``"worst"``."""
+        clean = Score(nodes, "clean", 0.0, self.clean_accuracy)
+        baselines = [Score(nodes, name, 0.0, accuracy) for name, accuracy in self.baselines.items()]
+        attacked = [Score(nodes, row.attack, row.epsilon, row.accuracy) for row in self.rows]
+        worst = [Score(nodes, "worst", epsilon, self.accuracy(epsilon)) for epsilon in self.epsilons]
+        return (clean, *baselines, *attacked, *worst)
+
+    def __str__(self) -> str:
+        cells = {(row.attack, row.epsilon): row.accuracy for row in self.rows}
+        lines = [
+            ("clean", [self.clean_accuracy]),
+            *((name, [accuracy] * len(self.epsilons)) for name, accuracy in self.baselines.items()),
+            *(
+                (name, [cells[name, epsilon] for epsilon in self.epsilons])
+                for name in dict.fromkeys(row.attack for row in self.rows)
+            ),
+            (
+                "worst" if self.effort is None else f"worst ({self.effort} effort)",
+                list(map(self.accuracy, self.epsilons)),
+            ),
+        ]
+        head = f"{'accuracy, %':28}" + "".join(f"{epsilon:>9g}" for epsilon in self.epsilons)
+        table = [f"{name:28}" + "".join(f"{100 * value:9.1f}" for value in values) for name, values in lines]
+        return "\n".join([head, *table, *(f"warning: {warning}" for warning in self.warnings)])
