@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
+from edgeproof._features import take_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof.datasets import sources
 from edgeproof.datasets.csbm import csbm
@@ -159,7 +160,8 @@ def keep_largest_component(data: Data) -> Data:
     row, col = data.edge_index.cpu().numpy()
     shape = (data.x.size(0), data.x.size(0))
     _, component = connected_components(sp.csr_matrix((np.ones_like(row), (row, col)), shape=shape), directed=False)
-    return data.subgraph(torch.from_numpy(component == np.bincount(component).argmax()).to(data.edge_index.device))
+    present = torch.from_numpy(component == np.bincount(component).argmax())
+    return take_nodes(data, present.to(data.edge_index.device))
 
 
 def _folders(root: str | Path | None) -> Iterator[Path]:

@@ -10,10 +10,11 @@ from torch import nn
 from typing_extensions import Unpack
 
 from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching
+from edgeproof._features import for_model
 from edgeproof._files import check_writable
 from edgeproof.attacks.base import Attack
 from edgeproof.models import GraphModel, build, predict
-from edgeproof.splits import Split
+from edgeproof.splits import Split, View
 from edgeproof.training.adversarial import Adversary, Threat, make_threat
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import Preset, TrainConfig, TrainSettings, check_threat_settings, configure
@@ -104,6 +105,8 @@ def train(
         source = threat is not None and isinstance(split, Split) and bool(split.train.unlabeled.numel())
     if not isinstance(source, (bool, nn.Module, PseudoLabels)):
         raise TypeError(f"expected self_training to be True, False, a model or PseudoLabels, got {source!r}")
+    if isinstance(split, Split):
+        split = _with_usable_features(split, model, *([source] if isinstance(source, nn.Module) else []))
     num_classes = _check_ready(model, split)
     # Not in the paper: features of extreme scales are divided by them during training.
     scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
@@ -180,6 +183,8 @@ def pseudo_labels(
     True
     """
     config = configure(preset, settings).config
+    if isinstance(split, Split):
+        split = _with_usable_features(split, model)
     _check_ready(model, split)
     scale = feature_scale(split.train.data.x) if config.scale_features and _takes_scales(model) else None
     if scale is not None:
@@ -188,6 +193,15 @@ def pseudo_labels(
     return generate_pseudo_labels(
         model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
     )
+
+
+def _with_usable_features(split: Split, *models: nn.Module) -> Split:
+    """Return the split with dense training and validation features if a model does not take sparse ones."""
+
+    def usable(view: View) -> View:
+        return replace(view, data=for_model(view.data, *models))
+
+    return replace(split, train=usable(split.train), val=usable(split.val))
 
 
 def _check_checkpoint(checkpoint: str | Path | None, every: int) -> Path | None:
