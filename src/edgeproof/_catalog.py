@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 DATASETS = ("citeseer", "cora_ml", "cora", "pubmed", "squirrel", "wikics", "ogbn-arxiv", "karate", "csbm")
+# Endings of graph files; a folder with edges.csv and nodes.csv is a graph, too.
+GRAPH_FILES = (".npz", ".csv", ".parquet", ".graphml", ".mtx")
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
 ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
 PRESETS = ("default", "paper", "sturdy")

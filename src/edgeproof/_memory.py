@@ -39,4 +39,6 @@ def check_fits(num_bytes: float, what: str, available: float | None = None) -> N
     """
     limit = free_main_memory() if available is None else available
     if num_bytes > limit:
-        raise ValueError(f"expected {what} to fit into {limit / 1e9:.1f} GB of free memory, got {num_bytes / 1e9:.1f} GB")
+        raise ValueError(
+            f"expected {what} to fit into {limit / 1e9:.1f} GB of free memory, got {num_bytes / 1e9:.1f} GB"
+        )

@@ -104,7 +104,9 @@ def write_npz(data: Data, path: str | Path) -> None:
     """
     check_data(data, labels=data.y is not None)
     num_nodes = data.x.size(0)
-    unsupported = sorted(set(data.keys()) - {"x", "edge_index", "y", "edge_weight", "edge_attr", "num_nodes", *_MASKS, *_NAMES})
+    unsupported = sorted(
+        set(data.keys()) - {"x", "edge_index", "y", "edge_weight", "edge_attr", "num_nodes", *_MASKS, *_NAMES}
+    )
     if unsupported:
         names = ", ".join(unsupported)
         raise ValueError(f"expected x, edge_index, y and masks only, got also {names}, which archives cannot store")
