@@ -205,7 +205,8 @@ def _non_finite_rows(x: Tensor) -> Tensor:
     if x.layout == torch.strided:
         return (~x.isfinite().all(dim=1)).nonzero().flatten()
     entries = (~x.values().isfinite()).nonzero().flatten()
-    return (torch.searchsorted(x.crow_indices(), entries, right=True) - 1).unique()
+    rows: Tensor = (torch.searchsorted(x.crow_indices(), entries, right=True) - 1).unique()
+    return rows
 
 
 def _check_edges(data: Data, num_nodes: int) -> None:

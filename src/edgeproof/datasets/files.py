@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from edgeproof._catalog import GRAPH_FILES
 from edgeproof.datasets.convert import of_networkx
-from edgeproof.datasets.matrix_market import read_matrix_market
+from edgeproof.datasets.matrix_market import companions, read_matrix_market
 from edgeproof.datasets.npz import read_unchecked
-from edgeproof.datasets.tabular import read_tables
+from edgeproof.datasets.tabular import SUFFIXES, read_tables, table_files
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -41,6 +41,13 @@ def read_file(path: Path) -> Data:
     data = reader(path)
     data.x = data.x.float()
     return data
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return all files that :func:`read_file` reads."""
+    if path.is_dir() or path.suffix.lower() in SUFFIXES:
+        return [*table_files(path)]
+    return [path, *(file for file in companions(path) if file.is_file())] if path.suffix == ".mtx" else [path]
 
 
 def read_graphml(path: Path) -> Data:

@@ -23,7 +23,7 @@ _ENTRY_BYTES = {"coordinate": 4, "array": 2}
 
 def read_matrix_market(path: Path) -> Data:
     """Read a graph from Matrix Market files; its edges are not checked."""
-    feature_file, label_file = path.with_suffix(".features.mtx"), path.with_suffix(".labels.txt")
+    feature_file, label_file = companions(path)
     if not feature_file.is_file():
         raise FileNotFoundError(f"expected the features in {feature_file}, one row per node, got no such file")
     features, adjacency = _read_matrix(feature_file), _read_matrix(path)
@@ -32,6 +32,11 @@ def read_matrix_market(path: Path) -> Data:
         return of_matrix(sp.coo_array(adjacency), features, labels)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def companions(path: Path) -> tuple[Path, Path]:
+    """Return the files of features and of labels beside an adjacency matrix."""
+    return path.with_suffix(".features.mtx"), path.with_suffix(".labels.txt")
 
 
 def _read_matrix(path: Path) -> Any:

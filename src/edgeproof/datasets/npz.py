@@ -1,6 +1,6 @@
 """Graphs as NumPy archives, without pickled objects.
 
-Keys of our format: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (adjacency matrix in CSR format, both directions of every edge);
+Keys of our format: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (adjacency matrix in CSR format, both directions of edges);
 features as ``attr_matrix`` (dense) or ``attr_data``, ``attr_indices``, ``attr_indptr``, ``attr_shape`` (CSR format);
 ``labels``; for graphs with splits, ``train_masks``, ``val_masks``, ``test_masks`` of shape ``[splits, nodes]``; and, as text,
 ``node_names``, ``class_names`` and ``attr_names``.
@@ -189,7 +189,7 @@ def _to_data(arrays: dict[str, Array]) -> Data:
 def _read_sparse_features(arrays: dict[str, Array]) -> Tensor:
     """Return features in CSR format as a tensor: dense, or sparse if that saves much memory."""
     matrix = _to_csr("attr", arrays, arrays["attr_data"])
-    num_nodes, num_features = matrix.shape
+    num_features = matrix.shape[1]
     if num_features > max(_MAX_EMPTY_FEATURES, _MAX_FEATURES_PER_VALUE * matrix.nnz):
         raise ValueError(
             f"it declares {num_features:,} features, but stores only {matrix.nnz:,} values: remove features that are 0 "
@@ -210,7 +210,8 @@ def sparse_or_dense(matrix: sp.csr_matrix, dense_bytes: int = SPARSE_ABOVE) -> T
     if size > dense_bytes and matrix.nnz < _SPARSE_DENSITY * cells:
         # Repeated entries are summed, as in the dense form.
         matrix.sum_duplicates()
-        return csr_tensor(*map(torch.from_numpy, (matrix.indptr, matrix.indices, matrix.data)), matrix.shape)
+        crow, col, values = map(torch.from_numpy, (matrix.indptr, matrix.indices, matrix.data))
+        return csr_tensor(crow, col, values, matrix.shape)
     check_fits(size, "the features")
     return torch.from_numpy(matrix.toarray())
 

@@ -48,7 +48,7 @@ def read_tables(path: Path) -> Data:
     Args:
         path: The table of edges, or the folder of ``edges.csv`` and ``nodes.csv`` (or ``.parquet``).
     """
-    edge_file, node_file = _files(path)
+    edge_file, node_file = table_files(path)
     nodes = _read_nodes(node_file)
     edges = _read_edges(edge_file)
     ids, index = nodes.text["id"], {name: number for number, name in enumerate(nodes.text["id"])}
@@ -71,7 +71,7 @@ def read_tables(path: Path) -> Data:
     return data
 
 
-def _files(path: Path) -> tuple[Path, Path]:
+def table_files(path: Path) -> tuple[Path, Path]:
     """Return the tables of edges and nodes, both of which exist."""
     if path.is_dir():
         found = [path / f"edges{suffix}" for suffix in SUFFIXES if (path / f"edges{suffix}").is_file()]
