@@ -9,7 +9,7 @@ by ``edges`` and ``nodes``, such as ``edges.csv`` and ``nodes.csv``.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,45 +91,63 @@ def table_files(path: Path) -> tuple[Path, Path]:
 
 
 def _read_edges(path: Path) -> Table:
-    table = _read_table(path, _EDGE_COLUMNS[:2])
-    for name in (*table.text, *table.names):
-        if name not in _EDGE_COLUMNS:
-            raise ValueError(f"{path}: {unknown_name('column', name, _EDGE_COLUMNS)}")
-    _require(path, table, _EDGE_COLUMNS[:2])
-    return table
+    return _read_table(path, _EDGE_COLUMNS[:2], _check_edge_columns)
+
+
+def _check_edge_columns(names: list[str]) -> None:
+    for name in names:
+        # A file with another separator has one column.
+        if name not in _EDGE_COLUMNS and len(names) > 1:
+            raise unknown_name("column", name, _EDGE_COLUMNS)
+    _require(names, _EDGE_COLUMNS[:2])
 
 
 def _read_nodes(path: Path) -> Table:
-    table = _read_table(path, _NODE_COLUMNS)
-    _require(path, table, ("id",))
-    if not table.names:
-        raise ValueError(
-            f"{path}: expected at least one column of features besides {', '.join(_NODE_COLUMNS)}, got none"
-        )
-    return table
+    return _read_table(path, _NODE_COLUMNS, _check_node_columns)
 
 
-def _require(path: Path, table: Table, columns: tuple[str, ...]) -> None:
-    for name in columns:
-        if name not in table.text:
+def _check_node_columns(names: list[str]) -> None:
+    _require(names, ("id",))
+    if not set(names) - set(_NODE_COLUMNS):
+        raise ValueError(f"expected at least one column of features besides {', '.join(_NODE_COLUMNS)}, got none")
+
+
+def _require(names: list[str], required: tuple[str, ...]) -> None:
+    for name in required:
+        if name not in names:
             raise ValueError(
-                f"{path}: expected a column {name!r}, got {', '.join([*table.text, *table.names][:8])}; columns are "
-                "separated by commas and named in the first line"
+                f"expected a column {name!r}, got {', '.join(names[:8]) or 'none'}; columns are separated by commas and named "
+                "in the first line"
             )
 
 
-def _read_table(path: Path, text: tuple[str, ...]) -> Table:
-    return _read_parquet(path, text) if path.suffix == ".parquet" else _read_csv(path, text)
+def _read_table(path: Path, text: tuple[str, ...], check: Callable[[list[str]], None]) -> Table:
+    """Read a table.
+
+    Args:
+        path: File.
+        text: Names of columns of text.
+        check: Raises for wrong names of columns, before any row is read.
+    """
+    return _read_parquet(path, text, check) if path.suffix == ".parquet" else _read_csv(path, text, check)
 
 
-def _read_csv(path: Path, text: tuple[str, ...]) -> Table:
+def _check_header(path: Path, names: list[str], check: Callable[[list[str]], None]) -> None:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path}: expected distinct columns, got {', '.join(names[:8])}")
+    try:
+        check(names)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _read_csv(path: Path, text: tuple[str, ...], check: Callable[[list[str]], None]) -> Table:
     """Read a CSV file; its rows are converted one by one, because text takes much more memory than numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.reader(file)
             header = [name.strip() for name in next(rows, [])]
-            if len(set(header)) < len(header):
-                raise ValueError(f"{path}: expected distinct columns, got {', '.join(header[:8])}")
+            _check_header(path, header, check)
             is_text = [name in text for name in header]
             names = [name for name, kept in zip(header, is_text, strict=True) if not kept]
             values: dict[str, list[str]] = {name: [] for name in header if name in text}
@@ -172,7 +190,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_parquet(path: Path, text: tuple[str, ...]) -> Table:
+def _read_parquet(path: Path, text: tuple[str, ...], check: Callable[[list[str]], None]) -> Table:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -182,6 +200,7 @@ def _read_parquet(path: Path, text: tuple[str, ...]) -> Table:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or is damaged: {str(error).splitlines()[0]}") from error
+    _check_header(path, table.column_names, check)
     values = {
         name: ["" if value is None else str(value).strip() for value in table.column(name).to_pylist()]
         for name in table.column_names
