@@ -23,8 +23,6 @@ TITLES = {
     "EP105": "Main run far below its own warm-up",
     "EP106": "Training nodes fitted much better than validation nodes",
     "EP107": "Training restarted with another seed",
-    # Datasets.
-    "EP301": "Graph changed when it was read",
     # Experiments.
     "EP201": "Damaged stored result",
     "EP202": "Stored result under a wrong name",
@@ -32,6 +30,8 @@ TITLES = {
     "EP204": "Sampling restarted from the beginning",
     "EP205": "Stored model does not match its result",
     "EP206": "Job cannot be scheduled on the cluster",
+    # Datasets.
+    "EP301": "Graph changed when it was read",
 }
 
 

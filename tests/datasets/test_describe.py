@@ -55,7 +55,10 @@ def test_sparse_and_dense_features_have_the_same_description(graph: Data) -> Non
 
 
 TROUBLE = {
-    "constant": (lambda x, y: torch.cat([x, torch.full((400, 2), 3.0)], dim=1), "2 features have one value at all nodes"),
+    "constant": (
+        lambda x, y: torch.cat([x, torch.full((400, 2), 3.0)], dim=1),
+        "2 features have one value at all nodes",
+    ),
     "empty": (lambda x, y: torch.cat([x, torch.zeros(400, 1)], dim=1), "features are 0 at all nodes"),
     "scale": (
         lambda x, y: torch.cat([x + 1, 1e6 * torch.arange(1.0, 401)[:, None]], dim=1),
@@ -70,9 +73,7 @@ TROUBLE = {
 @pytest.mark.parametrize("case", TROUBLE)
 def test_trouble_of_features_is_found(case: str, graph: Data) -> None:
     change, message = TROUBLE[case]
-    found, before = (
-        " ".join(describe(data).trouble) for data in (changed(graph, change(graph.x, graph.y)), graph)
-    )
+    found, before = (" ".join(describe(data).trouble) for data in (changed(graph, change(graph.x, graph.y)), graph))
     assert re.search(message, found)
     assert not re.search(message, before)
 

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from graph_files import PARTS, WRITERS, small_graph, write_csv, write_graphml, write_gust, write_matrix_market, write_own
+from graph_files import (
+    PARTS,
+    WRITERS,
+    small_graph,
+    write_csv,
+    write_graphml,
+    write_gust,
+    write_matrix_market,
+    write_own,
+)
 
 import edgeproof as ep
 from edgeproof._features import is_sparse
@@ -72,7 +81,10 @@ def test_numbers_in_labels_are_sorted_by_value(tmp_path: Path) -> None:
 
 CSV = {"edges.csv": "source,target\na,b\nb,a\n", "nodes.csv": "id,label,x\na,0,1\nb,1,2\n"}
 BAD_TABLES = {
-    "wrong column": ({"edges.csv": "source,traget\na,b\n"}, r"edges\.csv: unknown column 'traget': did you mean 'target'"),
+    "wrong column": (
+        {"edges.csv": "source,traget\na,b\n"},
+        r"edges\.csv: unknown column 'traget': did you mean 'target'",
+    ),
     "no target": ({"edges.csv": "source\na\n"}, r"edges\.csv: expected a column 'target', got source"),
     "semicolons": ({"nodes.csv": "id;label;x\na;0;1\n"}, "columns are separated by commas"),
     "no id": ({"nodes.csv": "name,x\na,1\n"}, "expected a column 'id', got name, x"),
@@ -130,7 +142,9 @@ def test_parquet_without_its_library_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "edges.parquet").write_bytes(b"")
     (tmp_path / "nodes.parquet").write_bytes(b"")
     program = "import sys; sys.modules['pyarrow'] = None; import edgeproof as ep; ep.datasets.load(sys.argv[1])"
-    process = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    process = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
     assert "ImportError: pyarrow is needed to read" in process.stderr
     assert "pip install 'edgeproof[parquet]'" in process.stderr
 
