@@ -200,7 +200,7 @@ def test_weights_in_gust_archives_are_read(tmp_path: Path) -> None:
     arrays = dict(np.load(path, allow_pickle=True))
     arrays["adj_data"][:2] = 2.5
     np.savez(path, allow_pickle=True, **arrays)
-    with pytest.raises(ValueError, match="2 edges of a weight other than 1 in .*drop_weights=True"):
+    with pytest.raises(ValueError, match=r"2 edges of a weight other than 1 in .*drop_weights=True"):
         ep.datasets.load(path)
     with pytest.warns(ep.datasets.DatasetWarning, match="dropped 2 weights other than 1"):
         data = ep.datasets.load(path, drop_weights=True)
@@ -244,7 +244,7 @@ def test_header_that_declares_more_than_the_content_is_rejected(tmp_path: Path) 
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (2, 10**12)})
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("attr_matrix.npy", header.getvalue() + bytes(8))
-    with pytest.raises(ValueError, match="attr_matrix .* .it declares 8,000,000,000,000 bytes, but holds 8"):
+    with pytest.raises(ValueError, match=r"attr_matrix .* .it declares 8,000,000,000,000 bytes, but holds 8"):
         ep.datasets.load(path)
 
 

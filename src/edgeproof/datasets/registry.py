@@ -92,8 +92,8 @@ def load(
     and stored in ``root`` if given, otherwise in the cache. ``csbm`` is generated: the paper's heterophilous graph, seed 0.
 
     Files are ``.npz`` archives of :func:`write_npz`, gust and PyG, tables (``.csv``, ``.parquet``), GraphML and Matrix Market;
-    see "Bring your own graph" in the documentation. Edges must be simple and undirected, or made so by the options, which warn about
-    the number of changed edges.
+    see "Bring your own graph" in the documentation. Edges must be simple and undirected, or made so by the options, which warn
+    about the number of changed edges.
 
     Args:
         name: One of :func:`available`, or the path of a file or a folder of tables.
