@@ -229,6 +229,12 @@ def test_archive_that_declares_many_features_is_rejected(tmp_path: Path) -> None
         ep.datasets.load(path)
 
 
+def test_archive_with_a_huge_label_is_rejected(tmp_path: Path) -> None:
+    path = archive(tmp_path / "graph.npz", **{**SMALL, "labels": [0, 10**12]}, attr_matrix=np.eye(2))
+    with pytest.raises(ValueError, match="expected labels below the number of nodes, 2, got 1000000000000"):
+        ep.datasets.load(path)
+
+
 def test_archive_larger_than_memory_is_rejected_before_it_is_read(tmp_path: Path) -> None:
     path = archive(tmp_path / "graph.npz", **SMALL, attr_matrix=np.zeros((2, 10_000_000), dtype=np.float32))
     assert path.stat().st_size < 200_000

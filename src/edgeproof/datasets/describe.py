@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -110,6 +111,7 @@ def describe(data: Data) -> GraphDescription:
     >>> description.edges, round(description.homophily, 2), description.trouble
     (1883, 0.2, ())
     """
+    data = copy(data).cpu()
     found = count_problems(data)
     simple, _ = simplify(data, Fixes(True, True, True, True))
     y = torch.full((simple.x.size(0),), UNKNOWN) if simple.y is None else simple.y

@@ -174,6 +174,9 @@ def _to_data(arrays: dict[str, Array]) -> Data:
         data.edge_weight = weights
     if labels is not None:
         data.y = torch.from_numpy(labels.astype(np.int64, casting="safe"))
+        # A model has one output per class, so a huge label would exhaust the memory.
+        if data.y.numel() and int(data.y.max()) >= num_nodes:
+            raise ValueError(f"expected labels below the number of nodes, {num_nodes}, got {int(data.y.max())}")
     for name, key in _MASKS.items():
         if key in arrays:
             masks = arrays[key]

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from edgeproof._memory import check_fits
 from edgeproof._names import unknown_name
 from edgeproof.datasets.convert import add_masks, add_node_names, make_graph
 
@@ -197,6 +198,8 @@ def _read_parquet(path: Path, text: tuple[str, ...], check: Callable[[list[str]]
     except ImportError as error:
         raise ImportError(f"pyarrow is needed to read {path}: pip install 'edgeproof[parquet]'") from error
     try:
+        size = pyarrow.parquet.read_metadata(path)
+        check_fits(8.0 * size.num_rows * size.num_columns, f"the table in {path}")
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or is damaged: {str(error).splitlines()[0]}") from error
