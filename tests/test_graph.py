@@ -70,7 +70,7 @@ BAD = {
     "1-D features": (set_x(torch.zeros(7)), r"got torch.float32 of shape \[7\]"),
     "integer features": (set_x(torch.zeros(7, 2, dtype=torch.long)), "float32 or float64"),
     "half features": (set_x(torch.zeros(7, 2).half()), "got torch.strided torch.float16"),
-    "sparse features": (set_x(torch.eye(7).to_sparse()), "dense float32"),
+    "sparse COO features": (set_x(torch.eye(7).to_sparse()), "dense or sparse CSR features"),
     "no nodes": (set_x(torch.zeros(0, 2)), "at least one node"),
     "no features at all": (set_x(torch.zeros(7, 0)), "one feature, got features x of shape"),
     "too few weights": (lambda data: setattr(data, "edge_weight", torch.ones(3)), "edge_weight with one row per edge"),

@@ -15,6 +15,8 @@ DATASETS = (
     "karate",
     "csbm",
 )
+# Endings of graph files; a folder with edges.csv and nodes.csv is a graph, too.
+GRAPH_FILES = (".npz", ".csv", ".parquet", ".graphml", ".mtx")
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
 ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
 EFFORTS = ("quick", "standard", "thorough")

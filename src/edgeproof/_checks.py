@@ -186,17 +186,27 @@ def check_pairs(pairs: Tensor, num_nodes: int) -> None:
 def _check_features(x: object) -> int:
     if not isinstance(x, Tensor) or x.dim() != 2:
         raise ValueError(f"expected features x of shape [nodes, features], got {describe(x)}")
-    if x.layout != torch.strided or x.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"expected dense float32 or float64 features x, got {x.layout} {x.dtype}")
+    if x.layout not in (torch.strided, torch.sparse_csr) or x.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"expected dense or sparse CSR features x of dtype float32 or float64, got {x.layout} {x.dtype}; "
+            "x.to_sparse_csr() converts other sparse layouts"
+        )
     if x.numel() == 0:
         raise ValueError(f"expected at least one node and one feature, got features x of shape {list(x.shape)}")
-    finite = x.isfinite().all(dim=1)
-    if not finite.all():
-        node = int((~finite).nonzero()[0])
+    invalid = _non_finite_rows(x)
+    if invalid.numel():
         raise ValueError(
-            f"expected finite features, got NaN or Inf at {int((~finite).sum())} nodes, such as node {node}"
+            f"expected finite features, got NaN or Inf at {invalid.numel()} nodes, such as node {int(invalid[0])}"
         )
     return x.size(0)
+
+
+def _non_finite_rows(x: Tensor) -> Tensor:
+    if x.layout == torch.strided:
+        return (~x.isfinite().all(dim=1)).nonzero().flatten()
+    entries = (~x.values().isfinite()).nonzero().flatten()
+    rows: Tensor = (torch.searchsorted(x.crow_indices(), entries, right=True) - 1).unique()
+    return rows
 
 
 def _check_edges(data: Data, num_nodes: int) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from edgeproof._catalog import DATASETS, GRAPH_FILES
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -37,6 +39,18 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def is_graph_file(name: str) -> bool:
+    """Whether a dataset is a path: an existing one, or a name with a folder or the ending of a graph file.
+
+    >>> is_graph_file("cora_ml"), is_graph_file("my/graph.csv"), is_graph_file("graph.npz")
+    (False, True, True)
+    """
+    if name in DATASETS:
+        return False
+    path = Path(name)
+    return len(path.parts) > 1 or path.suffix.lower() in GRAPH_FILES or path.exists()
 
 
 def check_writable(path: Path) -> None:

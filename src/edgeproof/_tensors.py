@@ -24,7 +24,12 @@ def fingerprint(tensors: Iterable[Tensor | None]) -> str:
             digest.update(b"none;")
             continue
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().cpu().numpy().tobytes())
+        parts: tuple[Tensor, ...] = (tensor,)
+        if tensor.layout == torch.sparse_csr:
+            digest.update(b"csr;")
+            parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+        for part in parts:
+            digest.update(part.detach().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

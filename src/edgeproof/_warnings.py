@@ -32,6 +32,8 @@ TITLES = {
     "EP204": "Sampling restarted from the beginning",
     "EP205": "Stored model does not match its result",
     "EP206": "Job cannot be scheduled on the cluster",
+    # Datasets.
+    "EP301": "Graph changed when it was read",
 }
 
 

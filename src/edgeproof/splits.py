@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from edgeproof._catalog import PROTOCOLS as PROTOCOLS
 from edgeproof._checks import check_data, check_int, check_nodes
+from edgeproof._features import take_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tensors import fingerprint
 from edgeproof.graph import UNKNOWN
@@ -296,7 +297,7 @@ def _view(data: Data, graph_nodes: Array, nodes: Array, unlabeled: Array) -> Vie
     position = np.cumsum(present) - 1
     graph = Data(x=data.x, edge_index=data.edge_index, y=data.y)
     return View(
-        data=graph if present.all() else graph.subgraph(torch.from_numpy(present).to(device)),
+        data=graph if present.all() else take_nodes(graph, torch.from_numpy(present).to(device)),
         nodes=torch.from_numpy(position[nodes]).to(device),
         unlabeled=torch.from_numpy(position[unlabeled]).to(device),
         ids=torch.from_numpy(np.flatnonzero(present)).to(device),

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch_geometric.nn.models import GCN as PyGGCN
 
 import edgeproof as ep
+from edgeproof._memory import free_main_memory
 from edgeproof.certificates import SparseSmoothing
 from edgeproof.certificates.sampling import Sampler
-from edgeproof.certificates.smoothed_sampler import SmoothedSampler, default_batch_bytes, free_main_memory
+from edgeproof.certificates.smoothed_sampler import SmoothedSampler, default_batch_bytes
 
 OPTIONS: dict[str, Any] = {"choosing_samples": 10, "progress": False}
 

@@ -96,7 +96,7 @@ def test_all_kinds_of_entries_are_parsed(tmp_path: Path) -> None:
         ({"modle": []}, "unknown key 'modle': did you mean 'model'"),
         ({"dataset": [{"nmae": "csbm"}]}, r"\[\[dataset\]\] 1: unknown key 'nmae': did you mean 'name'"),
         ({"dataset": [{"name": "csmb"}]}, r"\[\[dataset\]\] 1: unknown dataset 'csmb': did you mean 'csbm'"),
-        ({"dataset": [{"name": "gone.npz"}]}, r"\[\[dataset\]\] 1: expected a graph archive .* gone.npz"),
+        ({"dataset": [{"name": "gone.npz"}]}, r"\[\[dataset\]\] 1: expected a graph file, got .*gone.npz"),
         ({"dataset": []}, "expected at least one entry in datasets"),
         ({"dataset": {"name": "csbm"}}, r"expected tables \[\[dataset\]\]"),
         ({"dataset": [{"name": "csbm"}, {"name": "csbm"}]}, "expected distinct datasets"),

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof._checks import check_data, check_nodes, check_not_caching, describe
+from edgeproof._features import for_model
 from edgeproof._progress import Advance, progress_bar
 from edgeproof._warnings import warn
 from edgeproof.budget import NO_FLIPS, Budget
@@ -79,6 +80,10 @@ class Target:
     def device(self) -> torch.device:
         device: torch.device = self.data.x.device
         return device
+
+    def ones(self, count: int) -> Tensor:
+        """Return flip weights of 1."""
+        return torch.ones(count, dtype=self.data.x.dtype, device=self.device)
 
     @property
     def path(self) -> str:
@@ -489,7 +494,7 @@ def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | No
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}
     if len(devices) > 1:
         raise ValueError(f"expected model and graph on one device, got {', '.join(sorted(map(str, devices)))}")
-    return Target(model, data, nodes, labels, backend)
+    return Target(model, for_model(data, model), nodes, labels, backend)
 
 
 def result_of_flips(attack: Attack, target: Target, budget: Budget, flips: Tensor, *, seed: int) -> AttackResult:

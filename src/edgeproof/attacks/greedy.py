@@ -33,7 +33,7 @@ class GreedyState:
 
     def gradient(self) -> EdgeGradient:
         """Compute loss, logits and gradient at the current flips."""
-        gradient = self.engine(self.flips, self.target.data.x.new_ones(self.flips.size(1)))
+        gradient = self.engine(self.flips, self.target.ones(self.flips.size(1)))
         self._record_accuracy(gradient.logits)
         self.trace.step(gradient.loss)
         self.trace.phase("forward and backward")
@@ -45,7 +45,7 @@ class GreedyState:
 
     def best_flips(self) -> Tensor:
         """Return the flips up to the point of lowest accuracy; of several such points, up to the last."""
-        self._record_accuracy(self.engine.logits(self.flips, self.target.data.x.new_ones(self.flips.size(1))))
+        self._record_accuracy(self.engine.logits(self.flips, self.target.ones(self.flips.size(1))))
         accuracies = torch.stack(self._accuracies)
         last_best = int((accuracies == accuracies.min()).nonzero()[-1])
         return self.flips[:, : self._num_flips[last_best]]

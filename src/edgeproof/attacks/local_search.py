@@ -74,7 +74,7 @@ class LocalSearch(Attack):
         self, target: Target, budget: Budget, flips: Tensor, score: FlipScore, trace: AttackTrace
     ) -> tuple[Tensor, FlipScore] | None:
         """Return flips with a lower score that differ in one or two pairs; None if the search finds no such flips."""
-        gradient = target.engine(self.loss)(flips, target.data.x.new_ones(flips.size(1)))
+        gradient = target.engine(self.loss)(flips, target.ones(flips.size(1)))
         trace.step(gradient.loss)
         order = gradient.at(flips).argsort().tolist()
         removals: list[tuple[int, ...]] = [(position,) for position in order[: self.patience]]
@@ -107,6 +107,6 @@ class LocalSearch(Attack):
         usable = budget.after(flips).usable
         if usable is not None and usable.numel() < 2:
             return []
-        gradient = target.engine(self.loss)(flips, target.data.x.new_ones(flips.size(1)))
+        gradient = target.engine(self.loss)(flips, target.ones(flips.size(1)))
         pairs = gradient.top(self.candidates, among=usable, exclude=flips).pairs
         return [torch.cat([flips, pair[:, None]], dim=1) for pair in pairs.T]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
+from edgeproof._features import for_model, repeat_rows
+from edgeproof._memory import free_main_memory
 from edgeproof._modules import eval_mode
 from edgeproof._tensors import on_host
 from edgeproof.certificates.class_counts import ClassCounts
@@ -42,6 +42,7 @@ class SmoothedSampler:
     """
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
+        data = for_model(data, model)
         self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
         self.encoded = encode_once(model, data)
         self.batched = not isinstance(model, GraphModel) or model.side_by_side
@@ -106,7 +107,7 @@ class SmoothedSampler:
                 return self.model.diffuse(self.encoded.repeat(size, 1), graphs)
             pattern = graphs.pattern
             edges = torch.stack([pattern.col, pattern.row])[:, graphs.weight > 0]
-            logits: Tensor = self.model(self.data.x.repeat(size, 1), edges)
+            logits: Tensor = self.model(repeat_rows(self.data.x, size), edges)
             return logits
 
     def _batch_size(self, memory: float | None) -> int:
@@ -144,14 +145,6 @@ def default_batch_bytes(device: torch.device, free: float | None = None) -> floa
     if device.type == "cuda":
         return _MEMORY_FRACTION * (torch.cuda.mem_get_info(device)[0] if free is None else free)
     return min(_CPU_BATCH_BYTES, _MEMORY_FRACTION * (free_main_memory() if free is None else free))
-
-
-def free_main_memory() -> float:
-    """Return the free main memory in bytes; infinity if the operating system does not report it."""
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return math.inf
 
 
 class _OutputBytes(TorchDispatchMode):

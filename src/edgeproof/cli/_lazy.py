@@ -65,8 +65,7 @@ def lazy_app(name: str, help_text: str, commands: dict[str, LazyCommand], **sett
         name=name,
         help=help_text,
         cls=type("LazyGroup", (LazyGroup,), {"lazy_commands": commands}),
-        no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        **settings,
+        **{"no_args_is_help": True, **settings},
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeproof._catalog import ATTACKS, DATASETS, FORMATS, MODELS, PROTOCOLS, SPLITS
+from edgeproof._files import is_graph_file
 from edgeproof._names import unknown_name
 
 if TYPE_CHECKING:
@@ -78,9 +79,22 @@ Model = Annotated[
 Dataset = Annotated[
     str | None,
     typer.Option(
-        help=f"Name of the dataset: {names(DATASETS)}. Default: the dataset in the model's result file.",
+        help=f"Name of the dataset: {names(DATASETS)}; or a graph file. Default: the dataset in the model's result file.",
         autocompletion=complete(DATASETS),
     ),
+]
+ToUndirected = Annotated[
+    bool, typer.Option("--to-undirected", help="Graph files: add the reverse of each edge without one.")
+]
+RemoveSelfLoops = Annotated[
+    bool, typer.Option("--remove-self-loops", help="Graph files: remove edges from a node to itself.")
+]
+MergeDuplicates = Annotated[
+    bool, typer.Option("--merge-duplicates", help="Graph files: keep one of several equal edges.")
+]
+DropWeights = Annotated[
+    bool,
+    typer.Option("--drop-weights", help="Graph files: give all edges the weight 1; edges of weight 0 are removed."),
 ]
 SplitName = Annotated[
     str | None,
@@ -141,6 +155,15 @@ def check_name(kind: str, name: str | None, known: Iterable[str]) -> None:
     """Raise an error that suggests the nearest known name unless ``name`` is known or None."""
     if name is not None and name not in (known := list(known)):
         raise unknown_name(kind, name, known)
+
+
+def check_dataset(name: str | None) -> None:
+    """Raise unless ``name`` is a dataset, an existing graph file, or None."""
+    if name is not None and is_graph_file(name):
+        if not Path(name).exists():
+            raise FileNotFoundError(f"no such graph file: {name}")
+        return
+    check_name("dataset", name, DATASETS)
 
 
 def check_names(kind: str, values: Iterable[str] | None, known: Iterable[str]) -> None:

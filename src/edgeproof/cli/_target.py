@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,13 +16,40 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof._catalog import SPLITS
 from edgeproof._checks import check_non_negative
-from edgeproof._files import check_writable
+from edgeproof._files import check_writable, is_graph_file
 from edgeproof._names import look_up
-from edgeproof.cli._options import check_name
+from edgeproof.cli._options import check_dataset, check_name
 from edgeproof.cli._printing import command_line
-from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.datasets import Fixes
+from edgeproof.evaluation.result import (
+    Result,
+    Score,
+    describe_environment,
+    describe_file,
+    describe_model,
+    describe_split,
+)
 from edgeproof.report import describe_filter, nodes_file
 from edgeproof.splits import Split
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """Source of a graph.
+
+    Args:
+        name: Name or path of the dataset.
+        fixes: Changes of the edges of a file.
+        path: Path of the file if it is not at ``name``.
+    """
+
+    name: str
+    fixes: Fixes
+    path: str | None = None
+
+    def load(self, root: Path | None, *, largest_component: bool = True) -> Data:
+        """Load the graph."""
+        return ep.datasets.load(self.path or self.name, root, largest_component=largest_component, **asdict(self.fixes))
 
 
 @dataclass(frozen=True)
@@ -32,25 +59,34 @@ class EvalTarget:
     Args:
         model: Model in evaluation mode, on the device.
         split: Split with the test nodes.
-        dataset: Name of the dataset.
+        graph: Source of the graph.
         training: Training settings from the model's result file; empty if there is none.
         seen: Number of test nodes in the training or validation graph; None if unknown.
     """
 
     model: nn.Module
     split: Split
-    dataset: str
+    graph: GraphSource
     training: dict[str, Any]
     seen: int | None
 
+    @property
+    def dataset(self) -> str:
+        """Name or path of the dataset."""
+        return self.graph.name
 
-def check_target(model: str, dataset: str | None, split: str | None, epsilons: list[float]) -> Result | None:
+
+def check_target(
+    model: str, dataset: str | None, split: str | None, epsilons: list[float], fixes: Fixes
+) -> Result | None:
     """Check the options before anything is loaded, and return the result file beside the model, if there is one."""
     for epsilon in epsilons:
         check_non_negative(epsilon=epsilon)
     if len(set(epsilons)) != len(epsilons):
         raise ValueError(f"expected distinct epsilons, got {epsilons}")
-    check_name("dataset", dataset, ep.datasets.available())
+    check_dataset(dataset)
+    if dataset is None and fixes.names:
+        raise ValueError(f"expected --{fixes.names[0].replace('_', '-')} together with --dataset, got None")
     check_name("split", split, SPLITS)
     path = Path(model)
     if not path.exists() and ":" not in model:
@@ -70,46 +106,74 @@ def load_target(
     trained: Result | None,
     root: Path | None,
     device: torch.device,
+    fixes: Fixes,
 ) -> EvalTarget:
     """Load the model and the graph; options that are None default to the model's result file."""
     network = _load_model(model).to(device).eval()
     if trained is not None and (dataset, split, split_seed) == (None, None, None):
-        name, views = trained.dataset, _training_split(trained, root)
+        graph = _training_graph(trained)
+        views = _training_split(trained, root, graph)
     else:
-        name = dataset or (trained.dataset if trained is not None else "")
+        # check_target has raised if both are None.
+        graph = _training_graph(cast(Result, trained)) if dataset is None else GraphSource(dataset, fixes)
+        moved = _moved_split(trained, root, graph) if (split, split_seed) == (None, None) else None
         recorded = trained.split if trained is not None else {}
         seed = split_seed if split_seed is not None else int(recorded.get("seed") or 0)
         setting = split or str(recorded.get("setting", "inductive"))
-        views = _make_split(ep.datasets.load(name, root), setting, "released", seed)
-    seen = None if trained is None or trained.dataset != name else _num_seen(trained, views, root)
+        views = moved or _make_split(graph.load(root), setting, "released", seed)
+    seen = None if trained is None or trained.dataset != graph.name else _num_seen(trained, views, root)
     views = views.to(device)
     _check_model_fits(network, views.test.data)
-    return EvalTarget(network, views, name, trained.training if trained is not None else {}, seen)
+    return EvalTarget(network, views, graph, trained.training if trained is not None else {}, seen)
 
 
 def _num_seen(trained: Result, split: Split, root: Path | None) -> int | None:
     """Return the number of test nodes in the model's training or validation graph; None if its split is not available."""
     try:
-        training_split = _training_split(trained, root)
-    except ValueError:
+        training_split = _training_split(trained, root, _training_graph(trained))
+    except (ValueError, OSError):
         return None
     seen = torch.cat([training_split.train.ids, training_split.val.ids])
     return int(torch.isin(split.test.ids[split.test.nodes], seen).sum())
 
 
-def _training_split(trained: Result, root: Path | None) -> Split:
-    """Return the split that the model was trained on, or raise if it cannot be reconstructed."""
+def _training_graph(trained: Result) -> GraphSource:
+    """Return the source of the graph that a model was trained on; a file is searched where it was then."""
+    if "file" not in trained.split:
+        return GraphSource(trained.dataset, Fixes())
+    recorded = trained.split["file"]
+    path = next((path for path in (trained.dataset, recorded) if Path(path).exists()), None)
+    if path is None:
+        raise FileNotFoundError(
+            f"no such file: {trained.dataset} (it was {recorded} when the model was trained); pass its new path as --dataset"
+        )
+    fixes = Fixes(**dict.fromkeys(trained.split["fixes"], True))
+    return GraphSource(trained.dataset, fixes, path)
+
+
+def _moved_split(trained: Result | None, root: Path | None, graph: GraphSource) -> Split | None:
+    """Return the split that the model was trained on if it was the same graph in another file, else None."""
+    if trained is None or "file" not in trained.split or not is_graph_file(graph.name):
+        return None
+    try:
+        return _training_split(trained, root, graph)
+    except (KeyError, ValueError):
+        return None
+
+
+def _training_split(trained: Result, root: Path | None, graph: GraphSource) -> Split:
+    """Return the split that the model was trained on, or raise if it cannot be reconstructed from this graph."""
     rule, seed = str(trained.split["rule"]), int(trained.split["seed"] or 0)
-    for largest_component in (True, False):
-        data = ep.datasets.load(trained.dataset, root, largest_component=largest_component)
+    whole = graph.load(root, largest_component=False)
+    for data in (ep.datasets.keep_largest_component(whole), whole):
         setting = "provided" if rule.startswith("provided") else trained.split["setting"]
         split = _make_split(data, setting, rule, seed)
         if split.fingerprint == trained.split["fingerprint"]:
             return split
+    reason = "the file has changed since" if is_graph_file(graph.name) else "the graph may be a different version"
     raise ValueError(
-        f"cannot reconstruct the split of {trained.dataset} that the model was trained on (rule {rule}, seed {seed}): the "
-        "graph may be a different version. Choose a split with --dataset, --split and --split-seed; its test nodes may have "
-        "been used in training"
+        f"cannot reconstruct the split of {graph.name} that the model was trained on (rule {rule}, seed {seed}): {reason}. "
+        "Choose a split with --dataset, --split and --split-seed; its test nodes may have been used in training"
     )
 
 
@@ -140,7 +204,11 @@ def result_of(
     return Result(
         command=command_line(),
         dataset=target.dataset,
-        split={**describe_split(target.split), "test_nodes_seen": target.seen},
+        split={
+            **describe_split(target.split),
+            "test_nodes_seen": target.seen,
+            **describe_file(target.graph.path or target.graph.name, target.graph.fixes),
+        },
         model={**describe_model(target.model), **describe_filter(target.model, target.split.test.data)},
         training=target.training,
         seed=seed,

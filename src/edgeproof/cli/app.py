@@ -26,7 +26,7 @@ COMMANDS = {
     "sweep": LazyCommand("edgeproof.cli.sweep:sweep", "Run a sweep declared in a TOML file."),
     "reproduce": LazyCommand("edgeproof.cli.reproduce:app", "Reproduce the tables and figures of the paper."),
     "results": LazyCommand("edgeproof.cli.results:app", "Show, export and pack stored results."),
-    "datasets": LazyCommand("edgeproof.cli.datasets:datasets", "List the datasets."),
+    "datasets": LazyCommand("edgeproof.cli.datasets:app", "List the datasets, or describe a graph."),
     "info": LazyCommand("edgeproof.cli.info:info", "Show versions, devices and usable kernels."),
 }
 

@@ -15,13 +15,17 @@ from edgeproof.cli._options import (
     Count,
     Dataset,
     Device,
+    DropWeights,
     Epsilons,
     Local,
+    MergeDuplicates,
     Model,
     Quiet,
+    RemoveSelfLoops,
     Root,
     SplitName,
     SplitSeed,
+    ToUndirected,
     parse_device,
     parse_settings,
 )
@@ -54,6 +58,10 @@ def attack(
         typer.Option(help="File of the perturbed graph (.npz); several epsilons give one file each, named by epsilon."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the attack.")] = 0,
+    to_undirected: ToUndirected = False,
+    remove_self_loops: RemoveSelfLoops = False,
+    merge_duplicates: MergeDuplicates = False,
+    drop_weights: DropWeights = False,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -71,8 +79,9 @@ def attack(
     built = ep.attacks.build(attack, parse_settings(setting))
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
-    trained = check_target(model, dataset, split, epsilon)
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    trained = check_target(model, dataset, split, epsilon, fixes)
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)
     problems = tuple(with_code(code, message) for code, message in budget_problems(budgets, epsilon))

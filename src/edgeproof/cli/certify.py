@@ -10,7 +10,20 @@ import typer
 
 import edgeproof as ep
 from edgeproof._files import check_writable
-from edgeproof.cli._options import Dataset, Device, Model, Quiet, Root, SplitName, SplitSeed, parse_device
+from edgeproof.cli._options import (
+    Dataset,
+    Device,
+    DropWeights,
+    MergeDuplicates,
+    Model,
+    Quiet,
+    RemoveSelfLoops,
+    Root,
+    SplitName,
+    SplitSeed,
+    ToUndirected,
+    parse_device,
+)
 from edgeproof.cli._printing import print_table
 
 if TYPE_CHECKING:
@@ -58,6 +71,10 @@ def certify(
         list[Path] | None,
         typer.Option(help="File of class counts to add, from the same run with another seed; repeatable."),
     ] = None,
+    to_undirected: ToUndirected = False,
+    remove_self_loops: RemoveSelfLoops = False,
+    merge_duplicates: MergeDuplicates = False,
+    drop_weights: DropWeights = False,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -85,8 +102,9 @@ def certify(
     if samples is None:
         can_reuse = merge and counts_file is not None and counts_file.exists()
         samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
-    trained = check_target(model, dataset, split, [])
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    trained = check_target(model, dataset, split, [], fixes)
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     labels = node_labels(view.data, view.nodes)
     _check_counts(smoothing, target, others, seed=seed, samples=samples, alpha=alpha)

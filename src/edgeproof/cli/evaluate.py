@@ -16,13 +16,17 @@ from edgeproof.cli._options import (
     Count,
     Dataset,
     Device,
+    DropWeights,
     Epsilons,
     Local,
+    MergeDuplicates,
     Model,
     Quiet,
+    RemoveSelfLoops,
     Root,
     SplitName,
     SplitSeed,
+    ToUndirected,
     check_name,
     complete,
     names,
@@ -78,6 +82,10 @@ def evaluate(
         Path | None, typer.Option(help="File of the worst perturbed graph at the largest epsilon (.npz).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all attacks.")] = 0,
+    to_undirected: ToUndirected = False,
+    remove_self_loops: RemoveSelfLoops = False,
+    merge_duplicates: MergeDuplicates = False,
+    drop_weights: DropWeights = False,
     root: Root = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -100,8 +108,9 @@ def evaluate(
         raise ValueError(f"expected 0 <= --fail-below <= 100, a percentage, got {fail_below:g}")
     check_files(out, [graph] if graph is not None else [])
     checkpoint = out.with_name(out.name + ".checkpoint")
-    trained = check_target(model, dataset, split, epsilon)
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device)
+    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    trained = check_target(model, dataset, split, epsilon, fixes)
+    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     with _resuming(checkpoint), warnings.catch_warnings():
         # Printed below and stored in the result.

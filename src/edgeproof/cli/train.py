@@ -17,11 +17,16 @@ from edgeproof._files import check_writable
 from edgeproof.cli._options import (
     COUNT,
     Device,
+    DropWeights,
     Local,
     LogDir,
+    MergeDuplicates,
     Protocol,
     Quiet,
+    RemoveSelfLoops,
     Root,
+    ToUndirected,
+    check_dataset,
     check_name,
     complete,
     names,
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from edgeproof.attacks import Attack
+    from edgeproof.datasets import Fixes
     from edgeproof.evaluation.result import Result
     from edgeproof.splits import Split
     from edgeproof.training import History, Preset
@@ -44,7 +50,11 @@ if TYPE_CHECKING:
 @with_config_options
 def train(
     dataset: Annotated[
-        str, typer.Option(help=f"Name of the dataset: {names(DATASETS)}.", autocompletion=complete(DATASETS))
+        str,
+        typer.Option(
+            help=f"Name of the dataset: {names(DATASETS)}; or a graph file (.npz, .csv, .parquet, .graphml, .mtx).",
+            autocompletion=complete(DATASETS),
+        ),
     ],
     model: Annotated[str, typer.Option(help=f"Name of the model: {names(MODELS)}.", autocompletion=complete(MODELS))],
     out: Annotated[
@@ -109,6 +119,10 @@ def train(
             autocompletion=complete(PRESETS),
         ),
     ] = "default",
+    to_undirected: ToUndirected = False,
+    remove_self_loops: RemoveSelfLoops = False,
+    merge_duplicates: MergeDuplicates = False,
+    drop_weights: DropWeights = False,
     log_dir: LogDir = None,
     root: Root = None,
     device: Device = "auto",
@@ -127,7 +141,8 @@ def train(
     # Check all arguments before the graph is loaded, because that may download it.
     torch_device = parse_device(device)
     paths = _Paths.of(out)
-    check_name("dataset", dataset, DATASETS)
+    check_dataset(dataset)
+    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
     splitter = _splitter(split, seed, model, protocol, split_index, test_on_val)
     given = {name: value for name, value in {**settings, "seed": seed}.items() if value is not None}
     chosen, chosen_attack = _choose_training(preset, given, attack, attack_setting or [], (epsilon, local, count))
@@ -136,7 +151,7 @@ def train(
     label_spec = _choose_label_model(chosen, label_model, label_setting or [], self_training)
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
-    graph = ep.datasets.load(dataset, root, largest_component=not all_nodes)
+    graph = ep.datasets.load(dataset, root, largest_component=not all_nodes, **asdict(fixes))
     sizes = graph.num_features, ep.num_classes(graph)
     network = ep.models.build(model, *sizes, model_settings, seed=seed).to(torch_device)
     label_network: torch.nn.Module | bool | None = self_training
@@ -159,7 +174,7 @@ def train(
             progress=not quiet,
             observe=log,
         )
-    result = _result(network, views, history, dataset, seed, torch_device)
+    result = _result(network, views, history, dataset, fixes, seed, torch_device)
     ep.save(network, paths.model)
     result.write(paths.result)
     ep.training.remove_checkpoints(paths.checkpoint)
@@ -281,16 +296,22 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
 
 
 def _result(
-    network: torch.nn.Module, split: Split, history: History, dataset: str, seed: int, device: torch.device
+    network: torch.nn.Module,
+    split: Split,
+    history: History,
+    dataset: str,
+    fixes: Fixes,
+    seed: int,
+    device: torch.device,
 ) -> Result:
     from edgeproof.evaluation import clean_scores
-    from edgeproof.evaluation.result import Result, describe_environment, describe_model, describe_split
+    from edgeproof.evaluation.result import Result, describe_environment, describe_file, describe_model, describe_split
 
     label_warning = None if history.pseudo_labels is None else history.pseudo_labels.warning
     return Result(
         command=command_line(),
         dataset=dataset,
-        split=describe_split(split),
+        split={**describe_split(split), **describe_file(dataset, fixes)},
         model={**describe_model(network), **ep.report.describe_filter(network, split.test.data)},
         training=history.summary(),
         seed=seed,

@@ -16,10 +16,14 @@ from scipy.sparse.csgraph import connected_components
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
+from edgeproof._features import take_nodes
+from edgeproof._files import is_graph_file
 from edgeproof._names import look_up, unknown_name
 from edgeproof.datasets import sources
 from edgeproof.datasets.csbm import csbm
+from edgeproof.datasets.files import read_file
 from edgeproof.datasets.npz import read_npz, write_npz
+from edgeproof.datasets.simplify import Fixes, finish
 from edgeproof.graph import num_classes, num_edges
 
 
@@ -74,30 +78,59 @@ def available() -> list[str]:
     return [*_DATASETS, _GENERATED]
 
 
-def load(name: str, root: str | Path | None = None, *, largest_component: bool = True) -> Data:
-    """Load a dataset by name: undirected, without self-loops or duplicate edges, with float32 features.
+def load(
+    name: str | Path,
+    root: str | Path | None = None,
+    *,
+    largest_component: bool = True,
+    to_undirected: bool = False,
+    remove_self_loops: bool = False,
+    merge_duplicates: bool = False,
+    drop_weights: bool = False,
+) -> Data:
+    """Load a dataset by name, or a graph from a file: undirected, without self-loops or duplicate edges, float32 features.
 
     The archive is looked up in ``root``, the folder in the environment variable ``EDGEPROOF_DATA``, and the user's cache, in
     this order. If none of them has it, it is downloaded, checked against the expected numbers of nodes, edges and classes,
     and stored in ``root`` if given, otherwise in the cache. ``csbm`` is generated: the paper's heterophilous graph, seed 0.
 
+    Files are ``.npz`` archives of :func:`write_npz`, gust and PyG, tables (``.csv``, ``.parquet``), GraphML and Matrix Market;
+    see "Bring your own graph" in the documentation. Edges must be simple and undirected, or made so by the options, which warn
+    about the number of changed edges.
+
     Args:
-        name: One of :func:`available`.
+        name: One of :func:`available`, or the path of a file or a folder of tables.
         root: Folder that is searched first and that downloads are stored in.
         largest_component: Whether to keep only the largest connected component, as the paper does.
+        to_undirected: For files: add the reverse of each edge without one.
+        remove_self_loops: For files: remove edges from a node to itself.
+        merge_duplicates: For files: keep one of several equal edges.
+        drop_weights: For files: give all edges the weight 1; edges of weight 0 are removed.
 
     Returns:
-        Graph with ``x``, ``edge_index``, ``y``, and ``train_mask``, ``val_mask``, ``test_mask`` if the dataset has them.
+        Graph with ``x``, ``edge_index``, ``y``, and ``train_mask``, ``val_mask``, ``test_mask`` if the dataset has them. From
+        files also ``node_names``, ``class_names`` and ``feature_names`` where these are not numbers from 0. Large features
+        that are mostly 0 stay a sparse CSR tensor.
 
     Raises:
-        ValueError: If the name is unknown, a folder does not exist, or an archive is damaged or of another graph.
+        FileNotFoundError: If there is no such file.
+        ValueError: If the name is unknown, a folder does not exist, an archive is damaged or of another graph, or edges need a
+            change that was not requested.
         ConnectionError: If the download fails.
 
     >>> load("csbm")
     Data(x=[982, 21], edge_index=[2, 3766], y=[982], train_mask=[982], val_mask=[982])
     """
+    fixes = Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    if isinstance(name, Path) or is_graph_file(name):
+        data = finish(read_file(Path(name)), fixes, str(name))
+        return keep_largest_component(data) if largest_component else data
     if name not in available():
         raise unknown_name("dataset", name, available())
+    if fixes.names:
+        raise ValueError(
+            f"expected {', '.join(fixes.names)} with a file only, got the dataset {name}, which needs no changes"
+        )
     data = csbm() if name == _GENERATED else load_dataset(_DATASETS[name], root)
     return keep_largest_component(data) if largest_component else data
 
@@ -163,7 +196,8 @@ def keep_largest_component(data: Data) -> Data:
     row, col = data.edge_index.cpu().numpy()
     shape = (data.x.size(0), data.x.size(0))
     _, component = connected_components(sp.csr_matrix((np.ones_like(row), (row, col)), shape=shape), directed=False)
-    return data.subgraph(torch.from_numpy(component == np.bincount(component).argmax()).to(data.edge_index.device))
+    present = torch.from_numpy(component == np.bincount(component).argmax())
+    return take_nodes(data, present.to(data.edge_index.device))
 
 
 def _folders(root: str | Path | None) -> Iterator[Path]:

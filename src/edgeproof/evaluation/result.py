@@ -10,18 +10,21 @@ import json
 import platform
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch_geometric
 from torch import nn
 
 from edgeproof._checks import check_non_negative
-from edgeproof._files import replacing
+from edgeproof._files import is_graph_file, replacing
 from edgeproof._tensors import fingerprint
 from edgeproof._version import __version__
 from edgeproof.models import GraphModel
 from edgeproof.splits import Split
+
+if TYPE_CHECKING:
+    from edgeproof.datasets.simplify import Fixes
 
 SCHEMA = 2
 # Keys missing from each schema; they take their defaults.
@@ -140,6 +143,13 @@ def describe_split(split: Split) -> dict[str, Any]:
         "test_nodes_seen": split.num_seen,
         "fingerprint": split.fingerprint,
     }
+
+
+def describe_file(dataset: str, fixes: Fixes) -> dict[str, Any]:
+    """Return the absolute path of a graph file and the changes of its edges, or nothing for a named dataset."""
+    if not is_graph_file(dataset):
+        return {}
+    return {"file": str(Path(dataset).resolve()), "fixes": fixes.names}
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:

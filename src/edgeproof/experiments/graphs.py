@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch_geometric.utils import coalesce
 from edgeproof import datasets
 from edgeproof._names import unknown_name
 from edgeproof._tensors import fingerprint
+from edgeproof.datasets.files import files_of
 from edgeproof.experiments.spec import DatasetSpec
 
 # A generated graph of the size of ogbn-arxiv.
@@ -57,8 +59,8 @@ def is_local(dataset: DatasetSpec) -> bool:
 def check_dataset(dataset: DatasetSpec) -> None:
     """Raise if there is no such name or file."""
     if dataset.is_file:
-        if not Path(dataset.name).is_file():
-            raise FileNotFoundError(f"expected a graph archive (.npz), got {dataset.name}, which does not exist")
+        if not Path(dataset.name).exists():
+            raise FileNotFoundError(f"expected a graph file, got {dataset.name}, which does not exist")
     elif dataset.name not in available():
         raise unknown_name("dataset", dataset.name, available())
 
@@ -74,11 +76,11 @@ def with_fingerprint(dataset: DatasetSpec, masks: bool) -> DatasetSpec:
         return dataset
     if dataset.is_file:
         check_dataset(dataset)
-        changed = Path(dataset.name).stat().st_mtime_ns
+        changed = max(file.stat().st_mtime_ns for file in files_of(Path(dataset.name)))
         found: str | None = _file_fingerprint(dataset, masks, changed)
     else:
         found = FINGERPRINTS.get((dataset.name, dataset.largest_component, masks))
-    return DatasetSpec(dataset.name, dataset.largest_component, found)
+    return replace(dataset, fingerprint=found)
 
 
 @cache
@@ -93,15 +95,15 @@ def load_graph(dataset: DatasetSpec, masks: bool) -> Data:
         ValueError: If it is not the graph of the expected fingerprint.
     """
     if dataset.is_file:
-        data = datasets.read_npz(dataset.name)
-        data.x = data.x.float()
+        path, fixes = Path(dataset.name), asdict(dataset.fixes)
+        data = datasets.load(path, largest_component=dataset.largest_component, **fixes)
     elif dataset.name == STAND_IN:
         data = datasets.arxiv_stand_in()
     elif dataset.name in GENERATED:
         data = datasets.attributed_sbm(**GENERATED[dataset.name])
     else:
         data = datasets.load(dataset.name, largest_component=dataset.largest_component)
-    if (dataset.is_file or dataset.name in (STAND_IN, *GENERATED)) and dataset.largest_component:
+    if dataset.name in (STAND_IN, *GENERATED) and dataset.largest_component:
         data = datasets.keep_largest_component(data)
     found = graph_fingerprint(data, masks)
     if dataset.fingerprint not in (None, found):

@@ -10,8 +10,10 @@ from typing import Any
 
 from edgeproof import attacks, models
 from edgeproof._checks import check_bool, check_fraction, check_int, check_positive
+from edgeproof._files import is_graph_file
 from edgeproof._names import unknown_name
 from edgeproof.attacks import Attack
+from edgeproof.datasets import Fixes
 from edgeproof.experiments.identity import non_default, plain, without_empty
 from edgeproof.splits import PROTOCOLS
 from edgeproof.training import Preset, Threat, TrainConfig
@@ -20,6 +22,7 @@ from edgeproof.training.config import check_threat_settings, configure
 
 Settings = tuple[tuple[str, Any], ...]
 SPLIT_KINDS = ("inductive", "transductive", "provided")
+_NO_FIXES = Fixes()
 _CHANNELS = ("in_channels", "out_channels")
 
 
@@ -95,28 +98,35 @@ class DatasetSpec:
     """A graph.
 
     Args:
-        name: A name that :func:`edgeproof.experiments.graphs.available` lists, or the path of an ``.npz`` file that
-            :func:`edgeproof.datasets.write_npz` wrote.
+        name: A name that :func:`edgeproof.experiments.graphs.available` lists, or the path of a graph file; see
+            :func:`edgeproof.datasets.load`.
         largest_component: Whether to keep only the largest connected component.
         fingerprint: Hash of the expected graph; None if it is not known.
+        fixes: Changes of the edges of a file. The fingerprint contains their effect.
     """
 
     name: str
     largest_component: bool = True
     fingerprint: str | None = None
+    fixes: Fixes = _NO_FIXES
 
     def __post_init__(self) -> None:
         check_bool(largest_component=self.largest_component)
+        if self.fixes.names and not self.is_file:
+            raise ValueError(f"expected {', '.join(self.fixes.names)} with a file only, got the dataset {self.name}")
 
     @property
     def is_file(self) -> bool:
         """Whether the name is a path."""
-        return self.name.endswith(".npz")
+        return is_graph_file(self.name)
 
     @property
     def label(self) -> str:
-        """The name, or the stem of a file name."""
-        return Path(self.name).stem if self.is_file else self.name
+        """The name; of a file, its name without the ending, or the folder of ``edges.csv``."""
+        path = Path(self.name)
+        if not self.is_file:
+            return self.name
+        return path.parent.name if path.stem == "edges" and path.parent.name else path.stem
 
     @property
     def identity(self) -> dict[str, Any]:

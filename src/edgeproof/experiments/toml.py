@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from edgeproof import attacks
 from edgeproof._checks import check_seed
+from edgeproof._files import is_graph_file
 from edgeproof._names import unknown_name
 from edgeproof.budget import check_epsilon
+from edgeproof.datasets import Fixes
 from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
-from edgeproof.experiments.graphs import check_dataset
+from edgeproof.experiments.graphs import available, check_dataset
 from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.sweep import KINDS, Measurement, Sweep, measurement_class
 
@@ -113,11 +115,13 @@ def _tables(content: Mapping[str, Any], name: str, parse: Callable[[Mapping[str,
 
 
 def _dataset(table: Mapping[str, Any], folder: Path) -> DatasetSpec:
-    _check_keys("key", table, ("name", "largest_component"))
+    names = [entry.name for entry in fields(Fixes)]
+    _check_keys("key", table, ("name", "largest_component", *names))
     name = _required(table, "name", str)
-    dataset = DatasetSpec(name, table.get("largest_component", True))
-    if dataset.is_file:
-        dataset = DatasetSpec(str(folder / name), dataset.largest_component)
+    if name not in available() and (is_graph_file(name) or (folder / name).exists()):
+        name = str(folder / name)
+    fixes = Fixes(**{key: table[key] for key in names if key in table})
+    dataset = DatasetSpec(name, table.get("largest_component", True), fixes=fixes)
     check_dataset(dataset)
     return dataset
 

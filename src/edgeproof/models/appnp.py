@@ -34,6 +34,8 @@ class APPNP(GraphModel):
     0.1
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,

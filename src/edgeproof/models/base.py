@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data, check_fraction, check_int, check_not_caching, describe
+from edgeproof._features import for_model
 from edgeproof._modules import eval_mode
 from edgeproof.losses import Loss
 from edgeproof.propagation import Adjacency, as_adjacency
@@ -33,6 +34,8 @@ class GraphModel(nn.Module, ABC):
 
     # Whether a batch of graphs costs at most as much as the single graphs.
     side_by_side: ClassVar[bool] = True
+    # Whether features may be a sparse CSR tensor: :meth:`encode` then only multiplies them by a matrix.
+    takes_sparse: ClassVar[bool] = False
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int, num_layers: int, dropout: float
@@ -148,6 +151,7 @@ def predict(model: nn.Module, data: Data) -> Tensor:
     """
     check_data(data, labels=False)
     check_not_caching(model)
+    data = for_model(data, model)
     with eval_mode(model), torch.no_grad():
         logits: Tensor = model(data.x, graph_of(model, data))
     if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.size(0) != data.x.size(0):

@@ -43,6 +43,8 @@ class ChebNetII(GraphModel):
     tensor([1., 1., 1.])
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,

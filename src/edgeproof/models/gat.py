@@ -41,6 +41,8 @@ class GAT(GraphModel):
     torch.Size([3, 4])
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,

@@ -31,6 +31,8 @@ class GCN(GraphModel):
     torch.Size([3, 4])
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,

@@ -42,6 +42,8 @@ class GPRGNN(GraphModel):
     tensor([0.5000, 0.2500, 0.1250, 0.1250])
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edgeproof._checks import check_fraction, check_int, check_non_negative, is_number
+from edgeproof._features import to_dense
 from edgeproof.losses import Loss
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency, as_adjacency, propagate
@@ -44,6 +45,8 @@ class GRAND(GraphModel):
     True
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,
@@ -78,7 +81,7 @@ class GRAND(GraphModel):
     def encode(self, x: Tensor) -> Tensor:
         # The first layer commutes with DropNode and propagation, and hidden states are narrower than features. Only input
         # dropout, which comes between them, needs the order of the paper.
-        return x if self._drops_inputs else F.linear(x, self.first.weight)
+        return to_dense(x) if self._drops_inputs else F.linear(x, self.first.weight)
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         h = mixed_order(self.drop_nodes(h), adjacency.normalized(self_loops=True), self.K)

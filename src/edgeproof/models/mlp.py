@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from edgeproof._features import dropout
 from edgeproof.models.base import GraphModel
 from edgeproof.propagation import Adjacency
 
@@ -26,6 +26,8 @@ class MLP(GraphModel):
     MLP(in_channels=10, out_channels=3, hidden_channels=64, num_layers=2, dropout=0.2)
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         in_channels: int,
@@ -45,7 +47,7 @@ class MLP(GraphModel):
 
     def encode(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.layers):
-            x = F.dropout(x, self.dropout, self.training)
+            x = dropout(x, self.dropout, self.training)
             x = layer(x)
             if index < self.num_layers - 1:
                 x = x.relu()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data, check_module, describe
+from edgeproof._features import for_model
 from edgeproof._modules import caching_layer, eval_mode
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse
 from edgeproof.propagation.autograd_path import (
@@ -99,6 +100,7 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     """
     check_module(model)
     check_data(data, labels=False)
+    data = for_model(data, model)
     copy_problem = _copy_problem(model)
 
     def fresh() -> nn.Module:

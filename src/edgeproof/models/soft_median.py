@@ -163,6 +163,7 @@ class SoftMedianGDC(GraphModel):
     """
 
     side_by_side = False
+    takes_sparse = True
 
     def __init__(
         self,

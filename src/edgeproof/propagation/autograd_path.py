@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof._checks import describe
+from edgeproof._features import is_sparse, with_values
 from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch
 from edgeproof.propagation.message_rules import UnknownRuleError
@@ -92,6 +93,8 @@ class AutogradPath:
         self.model, self.data, self.nodes, self.labels = model, data, nodes, labels
         self.loss, self.backend, self.block_size = loss, backend, block_size
         self.num_nodes = int(data.x.size(0))
+        # Sparse features have no new_ones.
+        self._empty = torch.empty(0, dtype=data.x.dtype, device=data.x.device)
 
     def run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
@@ -113,7 +116,7 @@ class AutogradPath:
     def clean_logits(self) -> object:
         """Return the model's output on the clean graph; with weights of 1 if ``edge_weight`` is a required argument."""
         edges = self.data.edge_index
-        ones = () if _accepts(self.model, 2) else (self.data.x.new_ones(edges.size(1)),)
+        ones = () if _accepts(self.model, 2) else (self._empty.new_ones(edges.size(1)),)
         with eval_mode(self.model), dispatch.using(self.backend), torch.no_grad():
             output: object = self.model(self.data.x, edges, *ones)
         return output
@@ -122,7 +125,7 @@ class AutogradPath:
         """Return the gradient at each pair: flips and pairs are added to the graph, a block at a time."""
         unique, position = pairs.key.unique(return_inverse=True)
         gradient = [self._differentiate_block(flips, block) for block in unique.split(self.block_size)]
-        return torch.cat(gradient)[position] if gradient else self.data.x.new_empty(0)
+        return torch.cat(gradient)[position] if gradient else self._empty
 
     def _differentiate_block(self, flips: tuple[Tensor, Tensor], key: Tensor) -> Tensor:
         n = self.num_nodes
@@ -157,7 +160,7 @@ class AutogradPath:
         if self.num_nodes < 2:
             return True
         pairs = probe_pairs(self.data)
-        zeros, ones = self.data.x.new_zeros(len(pairs)), self.data.x.new_ones(len(pairs))
+        zeros, ones = self._empty.new_zeros(len(pairs)), self._empty.new_ones(len(pairs))
         edges = EdgeSet(self.data.edge_index, self.num_nodes).key[:8]
         with torch.no_grad():
             clean = self._clean_run()
@@ -166,7 +169,7 @@ class AutogradPath:
             row, col = self.data.edge_index
             kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
             with eval_mode(self.model):
-                removed = self.model(self.data.x, self.data.edge_index[:, kept], self.data.x.new_ones(int(kept.sum())))
+                removed = self.model(self.data.x, self.data.edge_index[:, kept], self._empty.new_ones(int(kept.sum())))
         return same_weighted(clean, with_zeros) and same_weighted(flipped, removed)
 
     def ignores_edges(self) -> bool:
@@ -185,7 +188,7 @@ class AutogradPath:
             return nodes_interact(self.model, self.data)
 
     def _clean_run(self) -> Tensor:
-        return self.run(self.data.edge_index.new_empty(2, 0), self.data.x.new_empty(0))[1]
+        return self.run(self.data.edge_index.new_empty(2, 0), self._empty)[1]
 
 
 def same_logits(logits: Tensor, expected: Tensor) -> bool:
@@ -240,7 +243,7 @@ def propagate_path_is_exact(
         return True
     pairs = probe_pairs(data)
     flips = pairs[torch.arange(0, len(pairs), 8, device=data.x.device)]
-    weight = data.x.new_full((len(flips),), 0.5)
+    weight = torch.full((len(flips),), 0.5, dtype=data.x.dtype, device=data.x.device)
     probed = torch.cat([pairs.both, data.edge_index[:, :64]], dim=1)
     try:
         logits, fast = gradient("propagate", flips, weight, probed)
@@ -266,10 +269,16 @@ def is_verified(model: nn.Module) -> bool:
 def nodes_interact(model: nn.Module, data: Data) -> bool:
     """Test whether the logits of some nodes depend on the features of others, by gradients; an MLP's do not."""
     with torch.inference_mode(False), torch.enable_grad():
-        x = data.x.detach().clone().requires_grad_()
+        # The gradient with respect to sparse features is that of their stored entries.
+        leaf = (data.x.values() if is_sparse(data.x) else data.x).detach().clone().requires_grad_()
+        x = with_values(data.x.detach(), leaf) if is_sparse(data.x) else leaf
         loss = weighted_logit_sum(model(x, data.edge_index)[::2], x)
-        (gradient,) = torch.autograd.grad(loss, x, allow_unused=True) if loss.requires_grad else (None,)
-    return gradient is not None and bool((gradient[1::2].abs() > _INTERACTION * gradient.abs().max()).any())
+        (gradient,) = torch.autograd.grad(loss, leaf, allow_unused=True) if loss.requires_grad else (None,)
+    if gradient is None or not gradient.numel():
+        return False
+    row = torch.arange(x.size(0), device=x.device)
+    is_other = (row.repeat_interleave(x.crow_indices().diff()) if is_sparse(x) else row) % 2 == 1
+    return bool((gradient[is_other].abs() > _INTERACTION * gradient.abs().max()).any())
 
 
 def probe_pairs(data: Data) -> Pairs:

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from edgeproof import losses
 from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching, check_pairs
+from edgeproof._features import for_model
 from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation.adjacency import Adjacency
@@ -171,6 +172,7 @@ class EdgeGradientEngine:
         dispatch.check_name(backend)
         if path not in (None, "propagate", "autograd"):
             raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")
+        data = for_model(data, model)
         check_inputs(model, data)
         self.model, self.data, self.loss, self.backend = model, data, loss, backend
         self.nodes = for_autograd(nodes)
@@ -382,7 +384,7 @@ class EdgeGradientEngine:
         copy = torch.arange(len(sets), device=sizes.device).repeat_interleave(sizes, output_size=flips.size(1))
         pairs = flips + copy * self.num_nodes
         with torch.no_grad(), eval_mode(self.model):
-            graph = self._batched_graphs[len(sets)].perturbed(pairs, self.data.x.new_ones(pairs.size(1)))
+            graph = self._batched_graphs[len(sets)].perturbed(pairs, self.adjacency.weight.new_ones(pairs.size(1)))
             logits = self.model.diffuse(self._encoded.repeat(len(sets), 1), graph)
         return logits.view(len(sets), self.num_nodes, -1)
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
+from edgeproof._features import for_model
 from edgeproof.models.base import predict
 
 
@@ -46,6 +47,7 @@ class Memorizing(nn.Module):
     def __init__(self, model: nn.Module, data: Data) -> None:
         super().__init__()
         check_data(data, labels=False)
+        data = for_model(data, self)
         self.model = model
         unique, inverse, count = data.x.unique(dim=0, return_inverse=True, return_counts=True)
         node_of = torch.full((len(unique),), -1, device=data.x.device)

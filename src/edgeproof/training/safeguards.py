@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from edgeproof import losses
 from edgeproof._checks import MAX_SEED
+from edgeproof._features import column_means, divide_columns
 from edgeproof._warnings import EdgeproofWarning, warn
 from edgeproof.models import GraphModel, predict
 from edgeproof.splits import Split, View
@@ -241,28 +242,23 @@ def feature_scale(x: Tensor) -> Tensor | None:
     If the rows then have a typical norm below 0.1 or above 30, all scales are multiplied by one factor that makes it 3.
 
     Args:
-        x: Features of the training graph, shape ``[nodes, features]``; sparse tensors get one factor only.
+        x: Features of the training graph, shape ``[nodes, features]``.
 
     >>> feature_scale(torch.tensor([[1.0, 2.0], [-1.0, 3.0]]))
     >>> feature_scale(torch.tensor([[1.0, 2000.0], [-1.0, 2000.0]]))
     tensor([1.0000e+00, 2.0000e+03])
     """
-    if x.layout != torch.strided:
-        square = x.values().double().square().sum() / x.size(0)
-        scale = torch.ones(x.size(1), dtype=torch.float64, device=x.device)
-    else:
-        mean_square = x.square().mean(dim=0, dtype=torch.float64)
-        scale = _dense_scale(x, mean_square.sqrt())
-        square = (mean_square / scale.square()).sum()
-    norm = float(square.sqrt())
+    mean_square, density = column_means(x)
+    scale = _dense_scale(density, mean_square.sqrt())
+    norm = float((mean_square / scale.square()).sum().sqrt())
     if norm > 0 and not _NORMAL[0] <= norm <= _NORMAL[1]:
         scale = scale * (norm / _TYPICAL)
     return None if bool((scale == 1).all()) else scale.to(x.dtype)
 
 
-def _dense_scale(x: Tensor, root_mean_square: Tensor) -> Tensor:
+def _dense_scale(density: Tensor, root_mean_square: Tensor) -> Tensor:
     """Return the root mean square of dense features if these differ much, and 1 for all others."""
-    is_dense = (x != 0).float().mean(dim=0) > _DENSE
+    is_dense = density > _DENSE
     scale = torch.ones_like(root_mean_square)
     dense = root_mean_square[is_dense]
     if dense.numel() and float(dense.max()) > _SIMILAR * float(dense.min()):
@@ -275,7 +271,7 @@ def divide_features(split: Split, scale: Tensor) -> Split:
 
     def divided(view: View) -> View:
         data = view.data.clone()
-        data.x = data.x / scale if data.x.layout == torch.strided else data.x * float(1 / scale[0])
+        data.x = divide_columns(data.x, scale)
         return replace(view, data=data)
 
     return replace(split, train=divided(split.train), val=divided(split.val), test=divided(split.test))

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching
+from edgeproof._features import for_model
 from edgeproof._files import check_writable
 from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack
 from edgeproof.models import GraphModel, build, predict
-from edgeproof.splits import Split
+from edgeproof.splits import Split, View
 from edgeproof.training.adversarial import Adversary, Threat, make_threat
 from edgeproof.training.checkpoint import check_resumable, sibling_path
 from edgeproof.training.config import Preset, TrainConfig, TrainSettings, check_threat_settings, configure
@@ -115,6 +116,8 @@ def train(
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
     source = _label_source(self_training, chosen, split, threat)
     config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=source is not False)
+    if isinstance(split, Split):
+        split = _with_usable_features(split, model, *([source] if isinstance(source, nn.Module) else []))
     num_classes = _check_ready(model, split)
     scale, split = _scale_features(model, split, config)
     if file is not None:
@@ -203,12 +206,23 @@ def pseudo_labels(
     True
     """
     config = configure(preset, settings).config
+    if isinstance(split, Split):
+        split = _with_usable_features(split, model)
     _check_ready(model, split)
     _, split = _scale_features(model, split, config)
     file = _check_checkpoint(checkpoint, checkpoint_every)
     return generate_pseudo_labels(
         model, split, config, checkpoint=file, checkpoint_every=checkpoint_every, show=progress
     )
+
+
+def _with_usable_features(split: Split, *models: nn.Module) -> Split:
+    """Return the split with dense training and validation features if a model does not take sparse ones."""
+
+    def usable(view: View) -> View:
+        return replace(view, data=for_model(view.data, *models))
+
+    return replace(split, train=usable(split.train), val=usable(split.val))
 
 
 def _check_checkpoint(checkpoint: str | Path | None, every: int) -> Path | None:
