@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from edgeproof.training.features import divide_features, feature_scale
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn.models import GCN as PygGCN
@@ -18,6 +17,7 @@ from edgeproof._tensors import fingerprint
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.autograd_path import nodes_interact
 from edgeproof.training import Memorizing
+from edgeproof.training.safeguards import divide_features, feature_scale
 
 
 def sparse(data: Data) -> Data:
