@@ -35,7 +35,12 @@ from edgeproof.experiments.spec import SplitSpec
 STORE = study_store("default_preset")
 PAGE = DOCS / "default-preset.md"
 
-GRAPHS = ("citeseer", "cora_ml", "cora", "pubmed", "squirrel", "amazon_photo", "coauthor_cs", "csbm", *GENERATED)
+# Small graphs first.
+GRAPHS = (
+    *("csbm", "sbm-small", "sbm-mixed", "citeseer", "cora", "cora_ml", "squirrel", "sbm-words", "sbm-unscaled"),
+    *("sbm-heterophilous", "pubmed", "amazon_photo", "sbm-dense", "sbm-classes", "coauthor_cs", "sbm-large"),
+    "sbm-densest",
+)
 MODELS = tuple(models.available())
 SEEDS = (0, 1, 2, 3, 4)
 SPLIT = SplitSpec()
@@ -64,13 +69,16 @@ def sweeps() -> list[Sweep]:
 
 
 def jobs() -> list[Job]:
-    """Return one job per model to train, with the measurements of all sweeps."""
+    """Return one job per model to train, with the measurements of all sweeps, in the order of seeds, then graphs."""
     measurements: dict[Run, list[Measurement]] = defaultdict(list)
     for sweep in sweeps():
         for job in sweep.jobs():
             found = measurements[job.run]
             found += [measurement for measurement in job.measurements if measurement not in found]
-    return [Job(run, tuple(found)) for run, found in measurements.items()]
+    order = sorted(
+        measurements, key=lambda run: (run.seed, GRAPHS.index(run.dataset.name), MODELS.index(run.model.name))
+    )
+    return [Job(run, tuple(measurements[run])) for run in order]
 
 
 # Dataset, model and training: accuracies in percent by kind of measurement, then by seed.
