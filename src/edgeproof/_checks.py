@@ -6,8 +6,11 @@ Every check raises before any long work starts. The message states what was expe
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -16,6 +19,9 @@ from torch_geometric.utils import is_sparse
 
 from edgeproof._modules import caching_layer
 from edgeproof.graph import UNKNOWN
+
+# Nodes of a graph: ids, or a boolean mask with one entry per node.
+Nodes: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[int]
 
 # Largest seed: attacks and training derive one 64-bit seed per epoch from it.
 MAX_SEED = (1 << 32) - 1
@@ -138,6 +144,59 @@ def check_data(data: Data, *, labels: bool = True) -> None:
     devices = {str(value.device) for value in (data.x, data.edge_index, data.y) if isinstance(value, Tensor)}
     if len(devices) > 1:
         raise ValueError(f"expected x, edge_index and y on one device, got {', '.join(sorted(devices))}")
+
+
+def node_ids(nodes: Nodes, data: Data, *, what: str = "nodes", labelled: bool = False) -> Tensor:
+    """Return nodes as an int64 tensor of ids on the device of the graph; every public function calls this first.
+
+    Args:
+        nodes: Ids as a tensor, NumPy array or list of integers, whose order is kept; or a boolean mask as a tensor, NumPy array
+            or list with one entry per node, which gives ascending ids.
+        data: Graph, already checked.
+        what: Name of the nodes in error messages.
+        labelled: Whether every node must be labelled.
+
+    Raises:
+        ValueError: For other types or shapes, a mask of the wrong length, no nodes, repeated ids, or ids out of range.
+
+    >>> data = Data(x=torch.zeros(3, 1))
+    >>> node_ids([2, 0], data), node_ids(torch.tensor([True, False, True]), data)
+    (tensor([2, 0]), tensor([0, 2]))
+    >>> node_ids([True, False], data)
+    Traceback (most recent call last):
+    ...
+    ValueError: expected nodes as a mask with one entry for each of 3 nodes, got 2 entries
+    """
+    ids = as_ids(nodes, data.x.size(0), what=what).to(data.x.device)
+    check_nodes(ids, data, what=what, labelled=labelled)
+    return ids
+
+
+def as_ids(nodes: Nodes, num_nodes: int, *, what: str = "nodes") -> Tensor:
+    """Convert nodes to a 1-D int64 tensor of ids without checking their range; see :func:`node_ids`."""
+    expected = f"expected {what} as a 1-D tensor, array or list of integer node ids, or a boolean mask"
+    if not isinstance(nodes, Tensor):
+        try:
+            array = np.asarray(nodes)
+        except ValueError as error:  # lists of different lengths
+            raise ValueError(f"{expected}, got {describe(nodes)}: {error}") from error
+        # An empty list has no dtype of its own.
+        if array.dtype.kind not in "biu" and array.size:
+            raise ValueError(f"{expected}, got {describe(nodes)} of {array.dtype}")
+        # PyTorch has no unsigned integers of more than 8 bits, and no negative strides.
+        dtype = array.dtype if array.dtype in (np.bool_, np.uint8) else np.int64
+        nodes = torch.from_numpy(np.array(array, dtype=dtype, order="C"))
+    if nodes.dtype == torch.uint8:
+        raise ValueError(f"{expected}, got uint8, which may mean either: convert it with nodes.bool() or nodes.long()")
+    if nodes.dim() != 1 or nodes.is_floating_point() or nodes.is_complex():
+        raise ValueError(f"{expected}, got {describe(nodes)}")
+    if nodes.dtype != torch.bool:
+        return nodes.long()
+    if nodes.numel() != num_nodes:
+        raise ValueError(
+            f"expected {what} as a mask with one entry for each of {num_nodes} nodes, got {nodes.numel()} entries"
+        )
+    return nodes.nonzero().squeeze(1)
 
 
 def check_nodes(nodes: Tensor, data: Data, *, what: str = "nodes", labelled: bool = False) -> None:

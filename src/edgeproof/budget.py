@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_int, check_nodes, check_non_negative, check_pairs, describe, is_number
+from edgeproof._checks import (
+    Nodes,
+    check_data,
+    check_int,
+    check_non_negative,
+    check_pairs,
+    describe,
+    is_number,
+    node_ids,
+)
 from edgeproof._names import look_up
 from edgeproof.graph import degree
 
@@ -58,7 +67,7 @@ class Budget:
     def from_epsilon(
         cls,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         epsilon: float,
         *,
         local: float | Tensor | None = None,
@@ -68,7 +77,7 @@ class Budget:
 
         Args:
             data: Graph.
-            nodes: Ids of the attacked nodes :math:`\mathcal A`.
+            nodes: Attacked nodes :math:`\mathcal A`: ids, or a boolean mask.
             epsilon: Fraction :math:`\epsilon`; the total is :math:`\epsilon m`, rounded (halves to the even integer).
             local: Factor :math:`f`, which gives node :math:`u` the budget :math:`\lfloor f d_u \rfloor` from its degree; or
                 one integer per node. None for no local budget.
@@ -84,8 +93,7 @@ class Budget:
         Budget(total=2, local=None)
         """
         check_data(data, labels=False)
-        check_nodes(nodes, data)
-        num_edges = look_up("count", count, _COUNTS)(data, nodes)
+        num_edges = look_up("count", count, _COUNTS)(data, node_ids(nodes, data))
         check_epsilon(epsilon)
         return cls(round(epsilon * num_edges), _local(data, local))
 
@@ -93,7 +101,7 @@ class Budget:
     def from_epsilons(
         cls,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         epsilons: Iterable[float],
         *,
         local: float | Tensor | None = None,

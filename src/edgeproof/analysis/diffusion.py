@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_nodes
+from edgeproof._checks import Nodes, as_ids, check_data, node_ids
 from edgeproof.analysis import polynomial
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 
@@ -14,7 +14,7 @@ from edgeproof.analysis.coefficients import Coefficients, coefficients
 _MAX_NODES = 10_000
 
 
-def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None = None) -> Tensor:
+def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Nodes | None = None) -> Tensor:
     r"""Return rows of the total diffusion matrix :math:`T = \sum_k \gamma_k \hat A^k`.
 
     :math:`T_{uv}` is the weight of the hidden state of :math:`v` in the logits of :math:`u`. The coefficients are normalized as
@@ -24,7 +24,8 @@ def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None 
     Args:
         model: Model or coefficients, see :func:`coefficients`.
         data: Graph.
-        nodes: Node ids of the rows, in the order to return. Default: all nodes, for graphs of at most 10,000 nodes.
+        nodes: Nodes of the rows: ids in the order to return, or a boolean mask. Default: all nodes, for graphs of at most
+            10,000 nodes.
 
     Returns:
         Rows in double precision on the device of the graph, shape ``[rows, nodes]``. Memory is a small multiple of that.
@@ -37,7 +38,7 @@ def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None 
     check_data(data, labels=False)
     num_nodes = data.x.size(0)
     if nodes is not None:
-        check_nodes(nodes, data)
+        nodes = node_ids(nodes, data)
     elif num_nodes > _MAX_NODES:
         raise ValueError(f"expected nodes (the rows to compute) for a graph of more than {_MAX_NODES} nodes, got None")
     else:
@@ -49,19 +50,19 @@ def diffusion(model: nn.Module | Coefficients, data: Data, nodes: Tensor | None 
     return polynomial.apply(model_filter.gamma, matrix, unit).T
 
 
-def self_influence(rows: Tensor, nodes: Tensor | None = None) -> float:
+def self_influence(rows: Tensor, nodes: Nodes | None = None) -> float:
     r"""Return the mean over rows of :math:`|T_{uu}| / \sum_v |T_{uv}|`, the weight of a node's own hidden state.
 
     It is 1 for a model that ignores the graph. An all-zero row counts as 1.
 
     Args:
         rows: Rows from :func:`diffusion`.
-        nodes: Node ids of the rows. Default: all nodes.
+        nodes: Nodes of the rows: ids, or a boolean mask. Default: all nodes.
 
     >>> self_influence(torch.tensor([[0.75, 0.25], [-0.5, 0.5]]))
     0.625
     """
-    nodes = torch.arange(rows.size(0)) if nodes is None else nodes
+    nodes = torch.arange(rows.size(0)) if nodes is None else as_ids(nodes, rows.size(1))
     if nodes.numel() != rows.size(0):
         raise ValueError(f"expected one node per row, {rows.size(0)} in total, got {nodes.numel()} nodes")
     magnitude = rows.abs()

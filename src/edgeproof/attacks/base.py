@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_data, check_nodes, check_not_caching, describe
+from edgeproof._checks import Nodes, check_data, check_not_caching, describe, node_ids
 from edgeproof._features import for_model
 from edgeproof._progress import Advance, progress_bar
 from edgeproof._warnings import warn
@@ -294,7 +294,7 @@ class Attack(ABC):
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         budget: Budget,
         *,
         labels: Tensor | None = None,
@@ -308,7 +308,7 @@ class Attack(ABC):
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         budget: Sequence[Budget],
         *,
         labels: Tensor | None = None,
@@ -323,7 +323,7 @@ class Attack(ABC):
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         budget: Budget | Sequence[Budget],
         *,
         labels: Tensor | None = None,
@@ -339,9 +339,9 @@ class Attack(ABC):
         Args:
             model: Any module called as ``model(x, edge_index, edge_weight=None)``.
             data: The graph, on the model's device.
-            nodes: Ids of the nodes to misclassify.
+            nodes: Nodes to misclassify: ids, or a boolean mask.
             budget: One budget, or a sequence of them, see :meth:`Budget.from_epsilons <edgeproof.Budget.from_epsilons>`.
-            labels: Labels of ``nodes``, in their order. Default: the labels of ``data``.
+            labels: Labels of ``nodes``, in their order (of a mask: by ascending id). Default: the labels of ``data``.
             seed: Random seed.
             backend: Kernel backend. Default: the fastest that supports the inputs.
             progress: Whether to draw a progress bar (only if standard error is a terminal).
@@ -479,12 +479,12 @@ class WarmStarting(Attack):
         """
 
 
-def make_target(model: nn.Module, data: Data, nodes: Tensor, labels: Tensor | None, backend: str | None) -> Target:
+def make_target(model: nn.Module, data: Data, nodes: Nodes, labels: Tensor | None, backend: str | None) -> Target:
     """Check the inputs of an attack and return them as a :class:`Target`."""
     check_not_caching(model)
     dispatch.check_name(backend)
     check_data(data, labels=labels is None)
-    check_nodes(nodes, data, labelled=labels is None)
+    nodes = node_ids(nodes, data, labelled=labels is None)
     if labels is None:
         labels = data.y[nodes]
     elif not isinstance(labels, Tensor) or labels.dtype != torch.long or labels.shape != nodes.shape:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_int, check_nodes, check_positive, describe, is_number
+from edgeproof._checks import Nodes, check_data, check_int, check_positive, describe, is_number, node_ids
 from edgeproof._files import check_writable
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -68,7 +68,7 @@ class SparseSmoothing:
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         samples: int = 100_000,
         alpha: float = 0.05,
         seed: int = 0,
@@ -85,7 +85,7 @@ class SparseSmoothing:
         Args:
             model: Any module called as ``model(x, edge_index, edge_weight=None)``, on the device of the graph.
             data: Graph. Labels are optional; with labels, the certificate has a certified accuracy.
-            nodes: Nodes to certify.
+            nodes: Nodes to certify: ids, or a boolean mask.
             samples: Number of random graphs that bound class probabilities.
             alpha: Significance level: upper bound on the probability that the certificate of a node is wrong.
             seed: Random seed.
@@ -97,6 +97,7 @@ class SparseSmoothing:
         """
         _check_settings(samples, choosing_samples, seed, memory)
         check_alpha(alpha)
+        nodes = _checked_nodes(data, nodes)
         labels = node_labels(data, nodes)
         self.check_samples(samples, alpha, _clean_logits(model, data, nodes).size(1))
         counts = self.sample_counts(
@@ -147,7 +148,7 @@ class SparseSmoothing:
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         samples: int = 1000,
         alpha: float = 0.05,
         seed: int = 0,
@@ -163,7 +164,7 @@ class SparseSmoothing:
         Args:
             model: Any module called as ``model(x, edge_index, edge_weight=None)``, on the device of the graph.
             data: Graph.
-            nodes: Nodes to predict.
+            nodes: Nodes to predict: ids, or a boolean mask.
             samples: Number of random graphs.
             alpha: Significance level of the test at each node.
             seed: Random seed.
@@ -175,6 +176,7 @@ class SparseSmoothing:
         """
         _check_settings(samples, 1, seed, memory)
         check_alpha(alpha)
+        nodes = _checked_nodes(data, nodes)
         num_classes = _clean_logits(model, data, nodes).size(1)
         counts = torch.zeros(nodes.numel(), num_classes, dtype=torch.long)
         with progress_bar("samples", samples, show=progress) as advance:
@@ -189,7 +191,7 @@ class SparseSmoothing:
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         samples: int = 100_000,
         seed: int = 0,
         *,
@@ -204,7 +206,7 @@ class SparseSmoothing:
         Args:
             model: Model, see :meth:`certify`, as for the other arguments.
             data: Graph.
-            nodes: Nodes to certify.
+            nodes: Nodes to certify: ids, or a boolean mask.
             samples: Number of random graphs that bound class probabilities.
             seed: Random seed.
             choosing_samples: Number of random graphs that select the class of each node.
@@ -220,6 +222,7 @@ class SparseSmoothing:
         _check_settings(samples, choosing_samples, seed, memory)
         # NumPy integers are not JSON serializable.
         samples, choosing_samples, seed = int(samples), int(choosing_samples), int(seed)
+        nodes = _checked_nodes(data, nodes)
         run, num_classes = self.run_fingerprint(model, data, nodes)
         file = None if checkpoint is None else Path(checkpoint)
         counts = saved = _initial_counts(file, nodes.numel(), num_classes, seed, run)
@@ -243,7 +246,7 @@ class SparseSmoothing:
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         part: int,
         parts: int,
         samples: int = 100_000,
@@ -260,7 +263,7 @@ class SparseSmoothing:
         Args:
             model: Model, see :meth:`certify`, as for the other arguments.
             data: Graph.
-            nodes: Nodes to certify.
+            nodes: Nodes to certify: ids, or a boolean mask.
             part: Index of the part, from 0.
             parts: Number of parts.
             samples: Number of samples of all parts together that bound class probabilities.
@@ -271,6 +274,7 @@ class SparseSmoothing:
         _check_settings(samples, choosing_samples, seed, memory)
         check_int(1, parts=parts)
         check_int(0, parts - 1, part=part)
+        nodes = _checked_nodes(data, nodes)
         run, num_classes = self.run_fingerprint(model, data, nodes)
         sampler = self._sampler(model, data, nodes, seed, memory)
         totals = (int(choosing_samples), int(samples))
@@ -282,7 +286,7 @@ class SparseSmoothing:
                 counts = counts.with_batch(batch, size, choosing=choosing)
         return CountsPart(counts.choosing, counts.bounding, int(seed), (ranges[0], ranges[1]), totals, run)
 
-    def run_fingerprint(self, model: nn.Module, data: Data, nodes: Tensor) -> tuple[dict[str, Any], int]:
+    def run_fingerprint(self, model: nn.Module, data: Data, nodes: Nodes) -> tuple[dict[str, Any], int]:
         """Return a fingerprint of noise, model, graph and nodes, and the number of classes.
 
         It includes some logits, because the ``repr`` of a model does not contain all settings.
@@ -290,6 +294,7 @@ class SparseSmoothing:
         Raises:
             ValueError: If the model cannot be certified, for example because its logits are not finite.
         """
+        nodes = _checked_nodes(data, nodes)
         logits = _clean_logits(model, data, nodes)
         run = {
             "noise": [self.p_add, self.p_del],
@@ -339,10 +344,9 @@ def check_alpha(alpha: float) -> None:
         raise ValueError(f"expected 0 < alpha < 1, got {alpha!r}")
 
 
-def node_labels(data: Data, nodes: Tensor) -> Tensor | None:
+def node_labels(data: Data, nodes: Nodes) -> Tensor | None:
     """Return the labels of the nodes in main memory, or None for a graph without labels."""
-    check_data(data, labels=False)
-    check_nodes(nodes, data)
+    nodes = _checked_nodes(data, nodes)
     if data.get("y") is None:
         return None
     if not isinstance(data.y, Tensor) or data.y.shape != data.x.shape[:1]:
@@ -370,10 +374,14 @@ def _initial_counts(
     return ClassCounts(zeros, zeros, {seed: (0, 0)}, run)
 
 
-def _clean_logits(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
-    """Return the model's logits on the clean graph, after checking the arguments and the logits."""
+def _checked_nodes(data: Data, nodes: Nodes) -> Tensor:
+    """Check the graph, and return the ids of the nodes."""
     check_data(data, labels=False)
-    check_nodes(nodes, data)
+    return node_ids(nodes, data)
+
+
+def _clean_logits(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
+    """Return the model's logits on the clean graph, after checking them."""
     logits = predict(model, data)
     if logits.size(1) < 2:
         raise ValueError(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_nodes
+from edgeproof._checks import Nodes, node_ids
 from edgeproof.models import build
 from edgeproof.models.base import predict
 from edgeproof.splits import Split
@@ -18,7 +18,7 @@ MAJORITY, MLP = "majority baseline", "MLP baseline"
 BASELINES = (MAJORITY, MLP)
 
 
-def majority(data: Data, nodes: Tensor, train_labels: Tensor, *, labels: Tensor | None = None) -> float:
+def majority(data: Data, nodes: Nodes, train_labels: Tensor, *, labels: Tensor | None = None) -> float:
     """Return the accuracy at ``nodes`` of always predicting the most frequent class of the training nodes.
 
     If several classes are equally frequent in training, as in splits with a fixed number of nodes per class, the one that is
@@ -26,7 +26,7 @@ def majority(data: Data, nodes: Tensor, train_labels: Tensor, *, labels: Tensor 
 
     Args:
         data: Graph with the labels of ``nodes``.
-        nodes: Target nodes.
+        nodes: Target nodes: ids, or a boolean mask.
         train_labels: Labels of the labelled training nodes.
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
 
@@ -35,22 +35,22 @@ def majority(data: Data, nodes: Tensor, train_labels: Tensor, *, labels: Tensor 
     >>> majority(data, torch.arange(4), torch.tensor([1, 1, 0])), majority(data, torch.arange(4), torch.tensor([0]))
     (0.75, 0.25)
     """
-    check_nodes(nodes, data, labelled=labels is None)
+    ids = node_ids(nodes, data, labelled=labels is None)
     if train_labels.dim() != 1 or not train_labels.numel() or int(train_labels.min()) < 0:
         raise ValueError(f"expected the labels of at least one labelled training node, got {train_labels.tolist()}")
-    truth = data.y[nodes] if labels is None else labels
+    truth = data.y[ids] if labels is None else labels
     trained, tested = train_labels.bincount(), truth.bincount(minlength=int(train_labels.max()) + 1)
     most_frequent = (trained == trained.max()).nonzero().squeeze(1)
     return int(tested[most_frequent].max()) / truth.numel()
 
 
-def mlp_accuracy(split: Split, data: Data, nodes: Tensor, *, labels: Tensor | None = None, seed: int = 0) -> float:
+def mlp_accuracy(split: Split, data: Data, nodes: Nodes, *, labels: Tensor | None = None, seed: int = 0) -> float:
     """Return the accuracy at ``nodes`` of an MLP trained on the labelled nodes of a split, with the default preset.
 
     Args:
         split: Split with labelled training and validation nodes, on the device of ``data``.
         data: Graph with the features of ``nodes``.
-        nodes: Target nodes.
+        nodes: Target nodes: ids, or a boolean mask.
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
         seed: Seed of the initial parameters and the training.
 
@@ -59,7 +59,7 @@ def mlp_accuracy(split: Split, data: Data, nodes: Tensor, *, labels: Tensor | No
     >>> mlp_accuracy(split, split.test.data, split.test.nodes) > 0.5
     True
     """
-    check_nodes(nodes, data, labelled=labels is None)
+    ids = node_ids(nodes, data, labelled=labels is None)
     features = split.train.data.x
     if (features.size(1), features.device) != (data.x.size(1), data.x.device):
         raise ValueError(
@@ -72,7 +72,7 @@ def mlp_accuracy(split: Split, data: Data, nodes: Tensor, *, labels: Tensor | No
         # They would read like warnings about the evaluated model.
         warnings.simplefilter("ignore", TrainingWarning)
         train(model, split, seed=seed, progress=False)
-    return float(losses.accuracy(predict(model, data)[nodes], data.y[nodes] if labels is None else labels))
+    return float(losses.accuracy(predict(model, data)[ids], data.y[ids] if labels is None else labels))
 
 
 def baseline_accuracies(split: Split, data: Data, nodes: Tensor, labels: Tensor, *, seed: int) -> dict[str, float]:

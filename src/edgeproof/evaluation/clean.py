@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_data, check_nodes
+from edgeproof._checks import Nodes, check_data, node_ids
 from edgeproof.evaluation.result import Score
 from edgeproof.models import predict
 from edgeproof.splits import Split
 
 
-def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
+def clean_accuracy(model: nn.Module, data: Data, nodes: Nodes) -> float:
     """Return the fraction of ``nodes`` that ``model`` classifies correctly on the clean graph.
 
     >>> from edgeproof import datasets, models, splits
@@ -21,8 +21,8 @@ def clean_accuracy(model: nn.Module, data: Data, nodes: Tensor) -> float:
     True
     """
     check_data(data)
-    check_nodes(nodes, data, labelled=True)
-    return float(losses.accuracy(predict(model, data)[nodes], data.y[nodes]))
+    ids = node_ids(nodes, data, labelled=True)
+    return float(losses.accuracy(predict(model, data)[ids], data.y[ids]))
 
 
 def clean_scores(model: nn.Module, split: Split) -> tuple[Score, ...]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
+from edgeproof._checks import Nodes
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -37,7 +38,7 @@ Runs = dict[str, list[list[AttackResult]]]
 def evaluate(
     model: nn.Module,
     data: Data,
-    nodes: Tensor,
+    nodes: Nodes,
     epsilons: Sequence[float],
     attacks: str | Sequence[str | Attack] = "standard",
     *,
@@ -62,7 +63,7 @@ def evaluate(
     Args:
         model: Module called as ``model(x, edge_index, edge_weight=None)``.
         data: Graph, on the model's device.
-        nodes: Target nodes.
+        nodes: Target nodes: ids, or a boolean mask.
         epsilons: Budgets as fractions of the edges; see :meth:`edgeproof.Budget.from_epsilon`.
         attacks: ``"standard"``, or a list of attacks or their names. A list runs without surrogate and local search.
         effort: Effort of the suite. ``"quick"``: random flips, DICE, one greedy attack and the surrogate, about a tenth of the
@@ -91,7 +92,7 @@ def evaluate(
     """
     epsilons = _check_epsilons(epsilons)
     target = make_target(model, data, nodes, labels, backend)
-    budgets = Budget.from_epsilons(data, nodes, epsilons, local=local, count=count)
+    budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count)
     steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
     # Errors in the file come before any long work.
     run = {} if checkpoint is None else _identity(target, budgets, steps, surrogate, baselines, seed)
@@ -101,7 +102,7 @@ def evaluate(
     with progress_bar("", total_work(steps, budgets), show=progress, counts=False) as advance:
         if baselines is not None and saved.baselines is None:
             advance(0, "training of the baselines")
-            saved.baselines = baseline_accuracies(baselines, data, nodes, target.labels, seed=seed)
+            saved.baselines = baseline_accuracies(baselines, data, target.nodes, target.labels, seed=seed)
             saved.save()
         meter = Meter(steps, budgets, advance)
         results = run_steps(target, steps, budgets, checkpoint=saved, meter=meter, surrogate=surrogate, seed=seed)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import check_data, check_int, check_nodes, check_not_caching, check_pairs
+from edgeproof._checks import Nodes, check_data, check_int, check_not_caching, check_pairs, node_ids
 from edgeproof._features import for_model
 from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch, reference
@@ -91,7 +91,7 @@ class EdgeGradient:
         self,
         k: int,
         *,
-        among: Tensor | None = None,
+        among: Nodes | None = None,
         exclude: Tensor | Pairs | None = None,
         options: SearchOptions | None = None,
     ) -> BestPairs:
@@ -101,7 +101,7 @@ class EdgeGradient:
 
         Args:
             k: Number of pairs.
-            among: Node ids to which both nodes of a pair must belong. Default: all nodes.
+            among: Nodes, as ids or a boolean mask, to which both nodes of a pair must belong. Default: all nodes.
             exclude: Pairs to ignore, shape ``[2, e]``, or :class:`Pairs`.
             options: Sizes of the search, which do not affect the result.
         """
@@ -110,8 +110,7 @@ class EdgeGradient:
             raise ValueError(f"expected a finite loss, got {float(self.loss)}: its gradients cannot be ranked")
         nodes = torch.arange(self.engine.num_nodes, device=self.logits.device)
         if among is not None:
-            check_nodes(among, self.engine.data, what="among")
-            nodes = among.sort().values
+            nodes = node_ids(among, self.engine.data, what="among").sort().values
         excluded = self.engine.edge_key[:0]
         if exclude is not None:
             excluded = self._ordered(exclude).key.unique()
@@ -138,7 +137,7 @@ class EdgeGradientEngine:
     Args:
         model: Model under attack.
         data: Graph.
-        nodes: Target nodes.
+        nodes: Target nodes: ids, or a boolean mask.
         labels: Label of each target node. Default: those of ``data``.
         loss: Function of the logits and labels of the target nodes.
         path: ``"propagate"`` or ``"autograd"``. Default: the fastest path that is correct for the model.
@@ -157,7 +156,7 @@ class EdgeGradientEngine:
         self,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         *,
         labels: Tensor | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] = losses.tanh_margin,
@@ -168,7 +167,7 @@ class EdgeGradientEngine:
         if not callable(loss):
             raise TypeError(f"expected a loss function, got {loss!r}")
         check_data(data, labels=labels is None)
-        check_nodes(nodes, data, labelled=labels is None)
+        nodes = node_ids(nodes, data, labelled=labels is None)
         dispatch.check_name(backend)
         if path not in (None, "propagate", "autograd"):
             raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgeproof._checks import Nodes, node_ids
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import UNKNOWN, degree
 from edgeproof.serialization import read_tensors, write_tensors
@@ -55,14 +56,14 @@ class Outcomes:
 
     @classmethod
     def of(
-        cls, results: Mapping[tuple[str, float], AttackResult], data: Data, nodes: Tensor, ids: Tensor | None = None
+        cls, results: Mapping[tuple[str, float], AttackResult], data: Data, nodes: Nodes, ids: Tensor | None = None
     ) -> Outcomes:
         """Collect the outcomes of attacks on the same nodes.
 
         Args:
             results: At least one attack result, by attack and epsilon.
             data: Clean graph.
-            nodes: Target nodes.
+            nodes: Target nodes: ids, or a boolean mask.
             ids: Node ids to store. Default: ``nodes``.
 
         >>> from edgeproof import Budget, attacks, datasets, models
@@ -71,6 +72,7 @@ class Outcomes:
         >>> Outcomes.of({("FixedFlips", 0.1): result}, data, nodes).flips
         tensor([[1, 1, 0, 0, 0]], dtype=torch.int32)
         """
+        nodes = node_ids(nodes, data)
         attacks = list(results.values())
         num_nodes = data.x.size(0)
         labels = data.y[nodes].cpu() if isinstance(data.get("y"), Tensor) else None

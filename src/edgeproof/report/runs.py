@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_nodes
+from edgeproof._checks import Nodes, check_data, node_ids
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation import Evaluation
 from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
@@ -168,7 +168,7 @@ class Run:
         name: str,
         model: nn.Module,
         data: Data,
-        nodes: Tensor,
+        nodes: Nodes,
         *,
         evaluation: Evaluation | None = None,
         certificate: Certificate | None = None,
@@ -184,7 +184,7 @@ class Run:
             name: Name of the model. Several runs with the same name are shown as one line with error bars.
             model: Evaluated model.
             data: Test graph.
-            nodes: Target nodes.
+            nodes: Target nodes: ids, or a boolean mask.
             evaluation: Result of :func:`edgeproof.evaluate` for these nodes.
             certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` for these nodes.
             history: Result of :func:`edgeproof.train`.
@@ -204,7 +204,7 @@ class Run:
         'FGSM'
         """
         check_data(data, labels=False)
-        check_nodes(nodes, data)
+        nodes = node_ids(nodes, data)
         if not isinstance(name, str):
             raise TypeError(f"expected name as a str, got {name!r}")
         if evaluation is None and certificate is None:
