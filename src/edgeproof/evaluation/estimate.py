@@ -71,8 +71,8 @@ class Meter:
         start, cost = self._done_in_step, self._steps[self._current].cost
         return lambda done, text: self._show(start + done * cost)
 
-    def lap(self) -> float:
-        """Return the seconds since the last search ended."""
+    def restart_timer(self) -> float:
+        """Return the seconds since the last search ended, and measure the next one from now."""
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         return seconds

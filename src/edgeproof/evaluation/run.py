@@ -136,7 +136,7 @@ class _Searches:
         if len(results) == len(budgets):
             return results
         for result in rest(budgets[len(results) :]):
-            elapsed = self._meter.lap()
+            elapsed = self._meter.restart_timer()
             self._checkpoint.add(Record.of(result, elapsed))
             self._meter.finish_search(work(result.budget), elapsed)
             results.append(result)
