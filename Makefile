@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # One thread per test process: more cost more in synchronization than they gain on small graphs.
 PYTEST := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest
+# One process more than cores, because many tests wait for processes that they start.
+PARALLEL := -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test coverage smoke test-slow test-gpu lint types docs clean-accuracy clean
 
@@ -33,13 +35,13 @@ demo: $(INSTALLED)
 	$(BIN)/edgeproof demo
 
 test: lint types
-	$(PYTEST) -m "not slow" -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow" $(PARALLEL)
 
 coverage: $(INSTALLED)
-	$(PYTEST) -m "not slow" -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) -m "not slow" $(PARALLEL) --cov --cov-report=term-missing:skip-covered
 
 smoke: $(INSTALLED)
-	$(PYTEST) tests --smoke -m "not slow" -n auto --dist loadfile --no-loadscope-reorder -q
+	$(PYTEST) tests --smoke -m "not slow" $(PARALLEL) -q
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

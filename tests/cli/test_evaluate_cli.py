@@ -25,12 +25,12 @@ def model(run: Run) -> str:
 
 
 def test_fail_below_exits_with_its_own_status_after_writing_the_result(run: Run, model: str) -> None:
-    evaluate = ("evaluate", "--model", model, "-e", "0.3", "-e", "0.05", "--attack", "FGSM", "-q")
+    evaluate = ("evaluate", "--model", model, "-e", "0.04", "-e", "0.01", "--attack", "FGSM", "-q")
     code, out, err = run(*evaluate, "--fail-below", "99.5")
-    lowest = Result.read("evaluation.json").score("test", "worst", 0.3)
+    lowest = Result.read("evaluation.json").score("test", "worst", 0.04)
     assert code == 3
     (line,) = err.splitlines()
-    assert line == f"error: accuracy {lowest:.1%} at epsilon 0.3 is below the 99.5% of --fail-below"
+    assert line == f"error: accuracy {lowest:.1%} at epsilon 0.04 is below the 99.5% of --fail-below"
     assert "result: evaluation.json" in out
     for percent in (100 * lowest, 0):
         assert run(*evaluate, "--fail-below", str(percent))[0] == 0

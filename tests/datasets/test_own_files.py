@@ -295,7 +295,8 @@ def test_memory_to_load_sparse_features(tmp_path: Path) -> None:
     pairs = pairs[:, pairs[0] != pairs[1]]
     adjacency = sp.csr_matrix((np.ones(2 * pairs.shape[1]), np.concatenate([pairs, pairs[::-1]], axis=1)), shape=(n, n))
     adjacency.sum_duplicates()
-    x = sp.random(n, features, 0.005, format="csr", dtype=np.float32, random_state=0)
+    entries = np.arange(n).repeat(101), random.integers(0, features, 101 * n)
+    x = sp.csr_matrix((np.ones(101 * n, dtype=np.float32), entries), shape=(n, features))
     path = archive(
         tmp_path / "graph.npz",
         adj_indptr=adjacency.indptr,

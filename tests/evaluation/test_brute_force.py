@@ -108,14 +108,18 @@ def finds_optimum(seed: int) -> bool:
     return found.accuracy(epsilon) <= optimum + 1e-6
 
 
-@pytest.mark.parametrize("cases", [CASES[:30], pytest.param(CASES, marks=pytest.mark.slow)], ids=len)
-def test_suite_finds_optimum_in_nearly_all_cases(cases: range) -> None:
+def test_suite_finds_optimum() -> None:
+    assert [seed for seed in CASES[:10] if not finds_optimum(seed)] == []
+
+
+@pytest.mark.slow
+def test_suite_finds_optimum_in_nearly_all_cases() -> None:
     """The suite finds the optimum in at least 95 % of the cases and never reports an accuracy below it."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        found = pool.map(finds_optimum, cases, chunksize=5)
-        missed = [seed for seed, is_optimal in zip(cases, found, strict=True) if not is_optimal]
-    print(f"{len(missed)} of {len(cases)} missed: {missed}")
-    assert len(missed) <= 0.05 * len(cases), f"missed the optimum in cases {missed}"
+        found = pool.map(finds_optimum, CASES, chunksize=5)
+        missed = [seed for seed, is_optimal in zip(CASES, found, strict=True) if not is_optimal]
+    print(f"{len(missed)} of {len(CASES)} missed: {missed}")
+    assert len(missed) <= 0.05 * len(CASES), f"missed the optimum in cases {missed}"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -195,7 +195,7 @@ def test_user_graph_and_model_are_sent_to_the_nodes(
         cluster.remove_node(node)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_stopped_driver_resumes(how: signal.Signals, cluster: Any, tmp_path: Path) -> None:
     """The driver may have been started with SIGINT ignored."""
     node = add_node(cluster)
