@@ -45,6 +45,7 @@ def load(name: str) -> ModuleType:
         "attack_strength",
         "certified_accuracy",
         "clean_accuracy",
+        "default_preset",
         "findings",
         "logit_scale",
         "nondeterminism",
