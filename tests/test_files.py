@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeproof._files import check_writable, replacing
+from edgeproof._files import check_outputs, check_writable, replacing, same_file
 from edgeproof._names import look_up, unknown_name
 
 
@@ -55,3 +55,22 @@ def test_check_writable_rejects_folders(tmp_path: Path) -> None:
 def test_unknown_name_without_close_match_gives_no_suggestion() -> None:
     assert str(unknown_name("model", "zzz", ["GCN"])) == "unknown model 'zzz'. Known: GCN"
     assert look_up("model", "GCN", {"GCN": 1}) == 1
+
+
+def test_check_outputs_resolves_links(tmp_path: Path) -> None:
+    model, link, loop = tmp_path / "model", tmp_path / "link", tmp_path / "loop"
+    model.write_text("model")
+    link.symlink_to(model)
+    loop.symlink_to(loop)
+    os.link(model, tmp_path / "hard")
+    for other in (link, tmp_path / "hard", tmp_path / "x" / ".." / "model"):
+        assert same_file(other, model)
+        with pytest.raises(ValueError, match="which this command reads"):
+            check_outputs([tmp_path / "new", other], [model])
+    assert not same_file(loop, model)
+    with pytest.raises(ValueError, match=r"expected different output files, got .*link twice"):
+        check_outputs([model, link])
+    # Names of files that do not exist yet.
+    with pytest.raises(ValueError, match="which this command reads"):
+        check_outputs([tmp_path / "new"], [tmp_path / "." / "new"])
+    check_outputs([tmp_path / "new", tmp_path / "newer"], [model])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,6 +41,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def is_graph_file(name: str) -> bool:
     """Whether a dataset is a path: an existing one, or a name with a folder or the ending of a graph file.
 
@@ -64,3 +70,41 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error}") from error
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths name one file; links are resolved, and neither path must exist.
+
+    >>> same_file(Path("model.safetensors"), Path("runs/../model.safetensors"))
+    True
+    """
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        # Unlike Path.resolve, realpath does not raise for links that form a loop.
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+    """Raise unless a command can write its output files without changing a file that it reads; call this before long work.
+
+    Args:
+        outputs: Files that the command writes.
+        inputs: Files that it reads, other than its own checkpoints.
+
+    Raises:
+        ValueError: If an output is also an input, two outputs are the same file, or an output cannot be written.
+
+    >>> check_outputs([Path("model.safetensors")], [Path("./model.safetensors")])
+    Traceback (most recent call last):
+    ...
+    ValueError: expected an output file other than model.safetensors, which this command reads
+    """
+    outputs, inputs = list(outputs), list(inputs)
+    for number, path in enumerate(outputs):
+        if any(same_file(path, read) for read in inputs):
+            raise ValueError(f"expected an output file other than {path}, which this command reads")
+        if any(same_file(path, other) for other in outputs[:number]):
+            raise ValueError(f"expected different output files, got {path} twice")
+    for path in outputs:
+        check_writable(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +17,12 @@ from torch_geometric.data import Data
 import edgeproof as ep
 from edgeproof._catalog import SPLITS
 from edgeproof._checks import check_non_negative
-from edgeproof._files import check_writable, is_graph_file
+from edgeproof._files import check_outputs, is_graph_file
 from edgeproof._names import look_up
 from edgeproof.cli._options import check_dataset, check_name
 from edgeproof.cli._printing import command_line
 from edgeproof.datasets import Fixes
+from edgeproof.datasets.registry import source_files
 from edgeproof.evaluation.result import (
     Result,
     Score,
@@ -29,7 +31,7 @@ from edgeproof.evaluation.result import (
     describe_model,
     describe_split,
 )
-from edgeproof.report import describe_filter, nodes_file
+from edgeproof.report import describe_filter
 from edgeproof.splits import Split
 
 
@@ -219,16 +221,48 @@ def result_of(
     )
 
 
-def check_files(out: Path, graphs: list[Path]) -> None:
-    """Raise unless all output files can be written and have different names, those of graphs ending in .npz."""
+def check_target_outputs(
+    outputs: Iterable[Path],
+    model: str,
+    dataset: str | None,
+    trained: Result | None,
+    root: Path | None,
+    others: Iterable[Path] = (),
+) -> None:
+    """Raise unless all output files can be written and none of them is read.
+
+    Args:
+        outputs: Output files.
+        model: Value of ``--model``.
+        dataset: Value of ``--dataset``.
+        trained: Result file of the model, if there is one.
+        root: Folder of dataset archives.
+        others: Further input files.
+    """
+    names = [] if dataset is None else [dataset]
+    if trained is not None and "file" in trained.split:
+        # The file may have moved since training.
+        names += [name for name in (trained.dataset, str(trained.split["file"])) if Path(name).exists()]
+    elif trained is not None:
+        names.append(trained.dataset)
+    graphs = [file for name in names for file in source_files(name, root)]
+    check_outputs(outputs, [*_model_files(model), *graphs, *others])
+
+
+def check_files(out: Path, graphs: Sequence[Path]) -> None:
+    """Raise unless result and graphs can be written to different files, those of graphs ending in ``.npz``."""
+    check_outputs((out, *graphs))
     for graph in graphs:
         if graph.suffix != ".npz":
             raise ValueError(f"expected a graph file that ends in .npz, got {graph}")
-        if graph.resolve() == out.resolve():
-            raise ValueError(f"expected different files for result and graph, got {out} for both")
-    for path in (out, *graphs):
-        check_writable(path)
-    check_writable(nodes_file(out))
+
+
+def _model_files(model: str) -> list[Path]:
+    """Return the file of a model and its result file, or the file of the module with its factory."""
+    if Path(model).exists():
+        return [Path(model), Path(model + ".json")]
+    name = model.partition(":")[0].replace(".", "/")
+    return [Path(f"{name}.py"), Path(name, "__init__.py")]
 
 
 def _load_model(model: str) -> nn.Module:

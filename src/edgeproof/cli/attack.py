@@ -70,7 +70,7 @@ def attack(
 
     Example: [bold]edgeproof attack --model model.safetensors --attack LRBCD -e 0.1 -e 0.25 --local 0.5[/]
     """
-    from edgeproof.cli._target import check_files, check_target, load_target, result_of
+    from edgeproof.cli._target import check_files, check_target, check_target_outputs, load_target, result_of
     from edgeproof.evaluation import AttackScore
     from edgeproof.evaluation.checks import budget_problems
     from edgeproof.evaluation.result import Score
@@ -81,6 +81,7 @@ def attack(
     check_files(out, graphs)
     fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
     trained = check_target(model, dataset, split, epsilon, fixes)
+    check_target_outputs((out, ep.report.nodes_file(out), *graphs), model, dataset, trained, root)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)

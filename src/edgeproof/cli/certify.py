@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import edgeproof as ep
-from edgeproof._files import check_writable
 from edgeproof.cli._options import (
     Dataset,
     Device,
@@ -90,20 +88,20 @@ def certify(
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
     """
     from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
-    from edgeproof.cli._target import check_target, load_target
+    from edgeproof.cli._target import check_target, check_target_outputs, load_target
 
     torch_device = parse_device(device)
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
     check_alpha(alpha)
     merge = merge or []
     result_file, checkpoint = out.with_name(out.name + ".json"), counts_file or out.with_name(out.name + ".counts")
-    _check_paths((out, result_file, checkpoint), (Path(model), Path(model + ".json"), *merge))
+    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    trained = check_target(model, dataset, split, [], fixes)
+    check_target_outputs((out, result_file, checkpoint), model, dataset, trained, root, merge)
     others = {path: ep.certificates.ClassCounts.load(path) for path in merge}
     if samples is None:
         can_reuse = merge and counts_file is not None and counts_file.exists()
         samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    trained = check_target(model, dataset, split, [], fixes)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     labels = node_labels(view.data, view.nodes)
@@ -210,13 +208,3 @@ def _how_to_resume(checkpoint: Path) -> str:
     done = ep.certificates.ClassCounts.load(checkpoint).samples
     finish = f", or finish with --samples {done}" if done else ""
     return f"interrupted after {done:,} samples; the same command resumes from {checkpoint}{finish}"
-
-
-def _check_paths(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    """Raise if an output file cannot be written or would overwrite an input file."""
-    for path in outputs:
-        check_writable(path)
-        if path.resolve() in {other.resolve() for other in inputs}:
-            raise ValueError(f"expected an output file other than {path}, which is an input file")
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise ValueError(f"expected different output files, got {', '.join(map(str, outputs))}")

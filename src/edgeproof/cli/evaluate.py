@@ -97,7 +97,7 @@ def evaluate(
 
     Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
     """
-    from edgeproof.cli._target import check_files, check_target, load_target, result_of
+    from edgeproof.cli._target import check_files, check_target, check_target_outputs, load_target, result_of
 
     torch_device = parse_device(device)
     attacks = [ep.attacks.build(name) for name in attack or []]
@@ -106,10 +106,12 @@ def evaluate(
         raise ValueError(f"expected no --effort with --attack, got {effort}: it selects a suite")
     if fail_below is not None and not 0 <= fail_below <= 100:
         raise ValueError(f"expected 0 <= --fail-below <= 100, a percentage, got {fail_below:g}")
-    check_files(out, [graph] if graph is not None else [])
+    graphs = [] if graph is None else [graph]
+    check_files(out, graphs)
     checkpoint = out.with_name(out.name + ".checkpoint")
     fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
     trained = check_target(model, dataset, split, epsilon, fixes)
+    check_target_outputs((out, ep.report.nodes_file(out), checkpoint, *graphs), model, dataset, trained, root)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     with _resuming(checkpoint), warnings.catch_warnings():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import edgeproof as ep
-from edgeproof._files import check_writable
+from edgeproof._files import check_outputs
 from edgeproof.cli._printing import command_line
 
 
@@ -40,9 +40,7 @@ def report(
     from edgeproof.experiments.report_runs import input_files, read_runs
     from edgeproof.report.page import TITLE
 
-    check_writable(out)
-    if out.resolve() in input_files(runs):
-        raise ValueError(f"expected --out to differ from the files to report on, got {out}")
+    check_outputs([out], input_files(runs))
     parsed = read_runs(runs)
     ep.report.write(parsed, out, title=TITLE if title is None else title, command=command_line())
     size = out.stat().st_size / 1000

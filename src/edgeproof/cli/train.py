@@ -13,7 +13,7 @@ import typer
 
 import edgeproof as ep
 from edgeproof._catalog import ATTACKS, DATASETS, MODELS, PRESETS, PROTOCOLS, SPLITS
-from edgeproof._files import check_writable
+from edgeproof._files import check_outputs
 from edgeproof.cli._options import (
     COUNT,
     Device,
@@ -139,9 +139,12 @@ def train(
     --local 0.5 --self-training[/]
     """
     # Check all arguments before the graph is loaded, because that may download it.
+    from edgeproof.datasets.registry import source_files
+
     torch_device = parse_device(device)
     paths = _Paths.of(out)
     check_dataset(dataset)
+    check_outputs(paths, source_files(dataset, root))
     fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
     splitter = _splitter(split, seed, model, protocol, split_index, test_on_val)
     given = {name: value for name, value in {**settings, "seed": seed}.items() if value is not None}
@@ -197,11 +200,8 @@ class _Paths(NamedTuple):
 
     @classmethod
     def of(cls, model: Path) -> _Paths:
-        """Derive all paths from that of the model, and check that they can be written."""
-        paths = cls(model, *(model.with_name(model.name + end) for end in (".json", ".checkpoint", ".last-good")))
-        for path in paths:
-            check_writable(path)
-        return paths
+        """Derive all paths from that of the model."""
+        return cls(model, *(model.with_name(model.name + end) for end in (".json", ".checkpoint", ".last-good")))
 
 
 class _LabelModel(NamedTuple):

@@ -21,7 +21,7 @@ from edgeproof._files import is_graph_file
 from edgeproof._names import look_up, unknown_name
 from edgeproof.datasets import sources
 from edgeproof.datasets.csbm import csbm
-from edgeproof.datasets.files import read_file
+from edgeproof.datasets.files import files_of, read_file
 from edgeproof.datasets.npz import read_npz, write_npz
 from edgeproof.datasets.simplify import Fixes, finish
 from edgeproof.graph import num_classes, num_edges
@@ -138,6 +138,18 @@ def load(
 def find(name: str, root: str | Path | None = None) -> Path | None:
     """Return the path of a dataset's archive, or None if there is none on disk (``csbm`` is generated and has none)."""
     return None if name == _GENERATED else find_archive(look_up("dataset", name, _DATASETS), root)
+
+
+def source_files(name: str, root: str | Path | None = None) -> list[Path]:
+    """Return all files on this machine that :func:`load` reads for a name or path; none if there are no such files.
+
+    >>> source_files("csbm")
+    []
+    """
+    if not is_graph_file(name):
+        path = find(name, root)
+        return [] if path is None else [path]
+    return files_of(Path(name)) if Path(name).exists() else []
 
 
 def is_local(name: str, root: str | Path | None = None) -> bool:

@@ -17,7 +17,7 @@ import torch_geometric
 from torch import nn
 
 from edgeproof._checks import check_non_negative
-from edgeproof._files import is_graph_file, replacing
+from edgeproof._files import is_graph_file, write_text
 from edgeproof._tensors import fingerprint
 from edgeproof._version import __version__
 from edgeproof.models import GraphModel
@@ -98,8 +98,7 @@ class Result:
 
     def write(self, path: str | Path) -> None:
         """Write a JSON file atomically."""
-        with replacing(Path(path)) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Result:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeproof._files import replacing
+from edgeproof._files import replacing, write_text
 from edgeproof._warnings import EdgeproofWarning, warn
 from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.identity import canonical, key_of
@@ -166,8 +166,8 @@ class Store:
         """Write a result as a loose file and return its path."""
         path = self.path(record.identity)
         self.root.mkdir(parents=True, exist_ok=True)
-        with self._locked(exclusive=False), replacing(path) as temporary:
-            temporary.write_text(json.dumps(record.content(), indent=1) + "\n", encoding="utf-8")
+        with self._locked(exclusive=False):
+            write_text(path, json.dumps(record.content(), indent=1) + "\n")
         return path
 
     def records(self) -> Iterator[Record]:
@@ -198,6 +198,10 @@ class Store:
             for path in loose:
                 path.unlink()
         return len(loose), len(groups)
+
+    def files(self) -> list[Path]:
+        """Return all files with results."""
+        return [*self._loose_paths(), *sorted(self.root.glob("*.jsonl"))]
 
     def packed_records(self, path: Path) -> list[Record]:
         """Return the usable results of one packed file of this store, in the order of their keys."""

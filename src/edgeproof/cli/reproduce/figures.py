@@ -12,7 +12,7 @@ import typer
 
 from edgeproof._catalog import FIGURES as FIGURE_NAMES
 from edgeproof._catalog import PROTOCOLS
-from edgeproof._files import check_writable
+from edgeproof._files import check_outputs, check_writable, write_text
 from edgeproof.cli._options import DEFAULT_STORE, Protocol, StoreOption, check_name, check_store, complete
 from edgeproof.cli._printing import command_line
 from edgeproof.cli.reproduce._common import (
@@ -94,10 +94,10 @@ def _write_page(path: Path, store: Store, protocol: str, *, fast: bool) -> None:
     from edgeproof.paper import FIGURES, missing
     from edgeproof.paper.figures import figures_page, write_drawing
 
-    check_writable(path)
+    check_outputs([path], store.files())
     run_without_models(missing(FIGURES, store, fast=fast), store, command_line())
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]
     for _, drawing in drawings:
         write_drawing(drawing, folder)
-    path.write_text(figures_page(drawings, folder.name), encoding="utf-8")
+    write_text(path, figures_page(drawings, folder.name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeproof._catalog import TABLES
-from edgeproof._files import check_writable
+from edgeproof._files import check_outputs, write_text
 from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store, complete
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
@@ -73,6 +73,6 @@ def _write_page(path: Path, store: Store, *, fast: bool) -> None:
     from edgeproof.paper import TABLES as PAPER_TABLES
     from edgeproof.paper.render import page, several_models
 
-    check_writable(path)
+    check_outputs([path], store.files())
     comparisons = [compare(table, store, fast=fast) for table in (*PAPER_TABLES, *STAND_INS)]
-    path.write_text(page(comparisons, several_models(store, fast=fast)), encoding="utf-8")
+    write_text(path, page(comparisons, several_models(store, fast=fast)))
