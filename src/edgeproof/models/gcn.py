@@ -49,6 +49,10 @@ class GCN(GraphModel):
     def input_weights(self) -> list[Tensor]:
         return [self.weights[0]]
 
+    def convolutions(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each convolution."""
+        return list(zip(self.weights, self.biases, strict=True))
+
     def encode(self, x: Tensor) -> Tensor:
         h: Tensor = x @ self.weights[0]
         return h

@@ -43,6 +43,18 @@ class ConvertedModel(nn.Module):
         self.inner = _replace_layers(model)
         self.training = model.training
 
+    def convolutions(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each normalized convolution with self-loops; an empty list if there are other layers."""
+        layers = [module for module in self.modules() if isinstance(module, _Layer)]
+        found = []
+        for layer in layers:
+            conv = layer.conv
+            if not (isinstance(layer, _GCN) and conv.normalize and conv.add_self_loops):
+                return []
+            weight = conv.lin.weight.T
+            found.append((weight, weight.new_zeros(weight.size(1)) if conv.bias is None else conv.bias))
+        return found
+
     def encode(self, x: Tensor) -> Tensor:
         """Return the features unchanged: the position of the first message in the model is unknown."""
         return x

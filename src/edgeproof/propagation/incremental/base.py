@@ -1,0 +1,114 @@
+"""Interface of evaluators: the exact effect of flips at the target nodes, without a full forward pass per flip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from edgeproof import losses
+from edgeproof.propagation.pairs import Pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Margins of the target nodes after each of many single flips.
+
+    Entries ``rowptr[i]`` to ``rowptr[i + 1]`` belong to candidate ``i``. Target nodes without an entry keep their margin.
+
+    Args:
+        rowptr: Start of the entries of each candidate, shape ``[candidates + 1]``.
+        position: Position of the target node of each entry, shape ``[entries]``.
+        margin: Margin of the target node after the flip, shape ``[entries]``.
+        before: Margin of every target node before the flip, shape ``[targets]``.
+
+    >>> scan = Scan(torch.tensor([0, 1, 3]), torch.tensor([0, 0, 1]), torch.tensor([-1.0, 1.0, -2.0]), torch.tensor([2.0, 3.0]))
+    >>> scan.num_lost, scan.margins()
+    (tensor([1, 1]), tensor([[-1.,  3.],
+            [ 1., -2.]]))
+    """
+
+    rowptr: Tensor
+    position: Tensor
+    margin: Tensor
+    before: Tensor
+
+    def __len__(self) -> int:
+        return self.rowptr.numel() - 1
+
+    @property
+    def candidate(self) -> Tensor:
+        """Candidate of each entry."""
+        candidates = torch.arange(len(self), device=self.rowptr.device)
+        return candidates.repeat_interleave(self.rowptr.diff(), output_size=self.position.numel())
+
+    @property
+    def num_lost(self) -> Tensor:
+        """Number of target nodes that each candidate newly misclassifies, minus the number that it corrects."""
+        lost = (self.before > 0)[self.position].long() - (self.margin > 0).long()
+        return lost.new_zeros(len(self)).index_add_(0, self.candidate, lost)
+
+    def total(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return the change of a sum over target nodes for each candidate.
+
+        Args:
+            before: Term of every target node before the flip, shape ``[targets]``.
+            after: Term of each entry after the flip, shape ``[entries]``.
+        """
+        change = after - before[self.position]
+        return change.new_zeros(len(self)).index_add_(0, self.candidate, change)
+
+    def margins(self) -> Tensor:
+        """Return the margins of all target nodes after each flip, shape ``[candidates, targets]``."""
+        margins = self.before.repeat(len(self), 1)
+        margins[self.candidate, self.position] = self.margin
+        return margins
+
+
+class IncrementalEvaluator(Protocol):
+    """Exact margins of target nodes under flips that are taken and given back one after another.
+
+    Created by :func:`incremental_evaluator`; in evaluation mode and with the model's current parameters.
+
+    Args:
+        name: How margins are computed.
+        flips: Flips of the current state, in ascending order, shape ``[2, flips]``.
+        margins: Margin of every target node in the current state; positive where it is classified correctly.
+    """
+
+    name: str
+    flips: Tensor
+    margins: Tensor
+
+    def scan(self, candidates: Tensor) -> Scan:
+        """Return the margins after each single flip, in addition to those of the current state.
+
+        Args:
+            candidates: Pairs, shape ``[2, candidates]``. A pair among the current flips is taken back.
+        """
+
+    def apply(self, flips: Tensor) -> None:
+        """Flip pairs of the current graph. A pair among the current flips is taken back.
+
+        Args:
+            flips: Distinct pairs, shape ``[2, flips]``.
+        """
+
+
+def toggled(flips: Tensor, changed: Tensor, num_nodes: int) -> Tensor:
+    """Return the pairs that are in exactly one of two sets of flips, in ascending order.
+
+    >>> toggled(torch.tensor([[0, 1], [1, 2]]), torch.tensor([[2, 0], [1, 3]]), num_nodes=4)
+    tensor([[0, 0],
+            [1, 3]])
+    """
+    both = torch.cat([flips, Pairs.of(changed, num_nodes).both], dim=1)
+    key, count = (both.amin(dim=0) * num_nodes + both.amax(dim=0)).unique(return_counts=True)
+    return Pairs.from_key(key[count == 1], num_nodes).both
+
+
+def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the margins of logits of shape ``[targets, classes]``; NaN, which is not positive, for non-finite logits."""
+    return torch.where(logits.isfinite().all(dim=1), losses.margin(logits, labels), torch.nan)

@@ -1,0 +1,51 @@
+"""Full evaluation of every candidate: the reference, for any model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from edgeproof.propagation.incremental.base import Scan, margins_of, toggled
+
+if TYPE_CHECKING:
+    from edgeproof.propagation.edge_gradient import EdgeGradientEngine
+
+
+class FullEvaluator:
+    """Run the model on every flipped graph, in batches. See :class:`IncrementalEvaluator`.
+
+    Args:
+        engine: Model, graph, target nodes and labels.
+    """
+
+    name = "full"
+
+    def __init__(self, engine: EdgeGradientEngine) -> None:
+        self._engine = engine
+        self._set(engine.data.edge_index.new_empty(2, 0))
+
+    def scan(self, candidates: Tensor) -> Scan:
+        engine = self._engine
+        sets = [toggled(self.flips, pair[:, None], engine.num_nodes) for pair in candidates.T]
+        margins = [self._margins(logits) for batch in engine.logits_of(sets) for logits in batch]
+        num_targets = engine.nodes.numel()
+        targets = torch.arange(num_targets, device=candidates.device)
+        return Scan(
+            num_targets * torch.arange(len(sets) + 1, device=candidates.device),
+            targets.repeat(len(sets)),
+            torch.cat([self.margins[:0], *margins]),
+            self.margins,
+        )
+
+    def apply(self, flips: Tensor) -> None:
+        self._set(toggled(self.flips, flips, self._engine.num_nodes))
+
+    def _set(self, flips: Tensor) -> None:
+        self.flips = flips
+        (logits,) = self._engine.logits_of([flips])
+        self.margins = self._margins(logits[0])
+
+    def _margins(self, logits: Tensor) -> Tensor:
+        return margins_of(logits[self._engine.nodes].double(), self._engine.labels)
