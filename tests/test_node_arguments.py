@@ -102,8 +102,8 @@ FUNCTIONS: dict[str, Callable[[torch.nn.Module, Data, Any], Any]] = {
     "certify": lambda model, data, nodes: (
         ep.certificates.SparseSmoothing().certify(model, data, nodes, 200, choosing_samples=5, progress=False).grid
     ),
-    "predict": lambda model, data, nodes: (
-        ep.certificates.SparseSmoothing().predict(model, data, nodes, 20, progress=False)
+    "predict": lambda model, data, nodes: ep.certificates.SparseSmoothing().predict(
+        model, data, nodes, 20, progress=False
     ),
     "sample_counts": lambda model, data, nodes: (
         ep.certificates.SparseSmoothing().sample_counts(model, data, nodes, 20, choosing_samples=5).bounding
@@ -111,9 +111,9 @@ FUNCTIONS: dict[str, Callable[[torch.nn.Module, Data, Any], Any]] = {
     "sample_part": lambda model, data, nodes: (
         ep.certificates.SparseSmoothing().sample_part(model, data, nodes, 0, 2, 20, choosing_samples=5).bounding
     ),
-    "run_fingerprint": lambda model, data, nodes: (
-        ep.certificates.SparseSmoothing().run_fingerprint(model, data, nodes)[0]["logits"]
-    ),
+    "run_fingerprint": lambda model, data, nodes: ep.certificates.SparseSmoothing().run_fingerprint(model, data, nodes)[
+        0
+    ]["logits"],
     "edge gradient": _edge_gradient,
     "report": _report,
 }

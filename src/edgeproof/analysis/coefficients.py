@@ -12,6 +12,7 @@ from numpy.polynomial.chebyshev import cheb2poly
 from torch import Tensor, nn
 
 from edgeproof._plotting import COLOURS, empty_figure, write_figure, zero_line
+from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof.analysis import polynomial
 from edgeproof.models import APPNP, GCN, GPRGNN, MLP, ChebNetII
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Coefficients:
+class Coefficients(TabularResult):
     r"""Polynomial filter :math:`\sum_k \gamma_k \hat A^k`, normalized in sign and size.
 
     Hidden states can have any sign and size, so only the direction of :math:`\gamma` is meaningful. As in the paper,
@@ -93,6 +94,17 @@ class Coefficients:
     def __repr__(self) -> str:
         gamma = ", ".join(f"{value:.4g}" for value in self.gamma.tolist())
         return f"Coefficients({self.model!r}, gamma=[{gamma}], scale={self.scale:.4g}, basis={self.basis!r})"
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {"model": self.model, "basis": self.basis, "scale": self.scale}
+
+    def _records(self) -> list[Record]:
+        return records({"k": range(self.gamma.numel()), "gamma": self.gamma.tolist()})
+
+    def _layout(self) -> Layout:
+        lines = [(str(k), f"{value:.4f}") for k, value in enumerate(self.gamma.tolist())]
+        return Layout(f"{self.model}, {self.basis}", ("k", "gamma"), lines)
 
 
 def coefficients(model: nn.Module | Coefficients) -> Coefficients:

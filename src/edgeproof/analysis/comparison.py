@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from edgeproof._checks import check_data
 from edgeproof._names import unknown_name
 from edgeproof._plotting import COLOURS, LINES, MARKERS, empty_figure, integer_ticks, write_figure, zero_line
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.degrees import AttackedDegrees, attacked_degrees
 from edgeproof.analysis.diffusion import diffusion, self_influence
@@ -31,7 +32,7 @@ _MAX_DEGREE = 10
 
 
 @dataclass(frozen=True, eq=False)
-class ModelComparison:
+class ModelComparison(TabularResult):
     """Filters and misclassified nodes of several models, by model name.
 
     Args:
@@ -51,23 +52,41 @@ class ModelComparison:
         """Names of the models."""
         return list(self.coefficients)
 
-    def __str__(self) -> str:
-        width = max(len("model"), *map(len, self.names)) + 2
-        head = f"{'model':{width}}{'matrix':>8}{'gamma_0':>10}{'self-influence':>16}{'frequency':>11}"
-        if self.degrees:
-            head += f"{'misclassified':>15}{'robust':>8}{'mean degrees':>16}{'beyond degree, %':>18}"
-        return "\n".join([head, *(self._row(name, width) for name in self.names)])
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {}
 
-    def _row(self, name: str, width: int) -> str:
-        model_filter = self.coefficients[name]
-        row = f"{name:{width}}{'A + I' if model_filter.self_loops else 'A':>8}{float(model_filter.gamma[0]):10.3f}"
-        row += f"{self.self_influence[name]:16.3f}{self.spectra[name].mean_frequency:11.3f}"
-        if name in self.degrees:
-            degrees = self.degrees[name]
-            row += f"{int(degrees.misclassified.sum()):15}{int(degrees.robust.sum()):8}"
-            row += f"{degrees.mean_degree_misclassified:8.2f}{degrees.mean_degree_robust:8.2f}"
-            row += f"{100 * degrees.beyond_degree:18.1f}"
-        return row
+    def _records(self) -> list[Record]:
+        return [self._record(name) for name in self.names]
+
+    def _record(self, name: str) -> Record:
+        model_filter, degrees = self.coefficients[name], self.degrees.get(name)
+        record = {
+            "model": name,
+            "matrix": "A + I" if model_filter.self_loops else "A",
+            "gamma": model_filter.gamma.tolist(),
+            "self_influence": self.self_influence[name],
+            "mean_frequency": self.spectra[name].mean_frequency,
+        }
+        return record if degrees is None else {**record, **degrees.summary()}
+
+    def _layout(self) -> Layout:
+        header = ["model", "matrix", "gamma_0", "self-influence", "frequency"]
+        if self.degrees:
+            header += ["misclassified", "robust", "degree misclassified", "degree robust", "beyond degree, %"]
+        return Layout("", header, [self._line(name) for name in self.names])
+
+    def _line(self, name: str) -> list[str]:
+        model_filter, degrees = self.coefficients[name], self.degrees.get(name)
+        line = [name, "A + I" if model_filter.self_loops else "A", f"{float(model_filter.gamma[0]):.3f}"]
+        line += [f"{self.self_influence[name]:.3f}", f"{self.spectra[name].mean_frequency:.3f}"]
+        if degrees is not None:
+            line += [str(int(degrees.misclassified.sum())), str(int(degrees.robust.sum()))]
+            line += [f"{degrees.mean_degree_misclassified:.2f}", f"{degrees.mean_degree_robust:.2f}"]
+            line += [f"{100 * degrees.beyond_degree:.1f}"]
+        elif self.degrees:
+            line += ["-"] * 5
+        return line
 
     def figure(self) -> Figure:
         """Draw coefficients, responses, self-influence and, if models were attacked, misclassified nodes by degree."""
@@ -146,9 +165,9 @@ def compare(
     >>> from edgeproof import datasets, models
     >>> data = datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01)
     >>> print(compare({"MLP": models.MLP(21, 2), "PageRank": models.APPNP(21, 2)}, data))
-    model       matrix   gamma_0  self-influence  frequency
-    MLP          A + I     1.000           1.000      0.831
-    PageRank     A + I     0.100           0.153      0.449
+    model     matrix  gamma_0  self-influence  frequency
+    MLP        A + I    1.000           1.000      0.831
+    PageRank   A + I    0.100           0.153      0.449
     """
     check_data(data, labels=False)
     if not models:

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data
 from edgeproof._plotting import COLOURS, empty_figure, integer_ticks, write_figure
+from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import degree, flip_pairs
 
@@ -24,7 +25,7 @@ _MAX_SHOWN = 15
 
 
 @dataclass(frozen=True, eq=False)
-class AttackedDegrees:
+class AttackedDegrees(TabularResult):
     """Degree, number of flips and outcome of each target node of an attack.
 
     A node is *misclassified* if the model classifies it correctly before the attack and not after it, and *robust* if the model
@@ -109,6 +110,28 @@ class AttackedDegrees:
             f"{self.mean_degree_misclassified:.2f} and {self.mean_degree_robust:.2f}, "
             f"{self.beyond_degree:.0%} beyond their degree)"
         )
+
+    def summary(self) -> Record:
+        """Return the numbers of misclassified and robust nodes, their mean degrees, and :attr:`beyond_degree`."""
+        return {
+            "misclassified": int(self.misclassified.sum()),
+            "robust": int(self.robust.sum()),
+            "mean_degree_misclassified": self.mean_degree_misclassified,
+            "mean_degree_robust": self.mean_degree_robust,
+            "beyond_degree": self.beyond_degree,
+        }
+
+    def _records(self) -> list[Record]:
+        names = ("degree", "flips", "misclassified", "robust")
+        return records({"node": self.nodes.tolist(), **{name: getattr(self, name).tolist() for name in names}})
+
+    def _layout(self) -> Layout:
+        lines = [
+            ("misclassified", str(int(self.misclassified.sum())), f"{self.mean_degree_misclassified:.2f}"),
+            ("robust", str(int(self.robust.sum())), f"{self.mean_degree_robust:.2f}"),
+        ]
+        note = f"{self.beyond_degree:.0%} of the misclassified nodes have more flips than edges"
+        return Layout("", ("nodes", "number", "mean degree"), lines, notes=[note])
 
 
 def _label(name: str, values: Tensor) -> str:

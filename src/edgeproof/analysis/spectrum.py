@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from edgeproof._checks import check_data, check_int
 from edgeproof._names import unknown_name
 from edgeproof._plotting import COLOURS, empty_figure, write_figure, zero_line
+from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof.analysis import polynomial
 from edgeproof.analysis.coefficients import Coefficients, coefficients
 from edgeproof.analysis.density import bin_fractions, chebyshev_moments
@@ -25,7 +26,7 @@ _EIGENVALUE_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class Spectrum(TabularResult):
     r"""Response :math:`g(\lambda)` of a filter at the frequencies of a graph.
 
     Args:
@@ -105,6 +106,27 @@ class Spectrum:
     def __repr__(self) -> str:
         size = f"{self.frequency.numel()} {'eigenvalues' if self.exact else 'bins'}"
         return f"Spectrum({self.model!r}, {size}, mean_frequency={self.mean_frequency:.3f})"
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        names = ("model", "exact", "self_loops", "mean_frequency")
+        return {name: getattr(self, name) for name in names}
+
+    def _records(self) -> list[Record]:
+        return records({name: getattr(self, name).tolist() for name in ("frequency", "response", "fraction")})
+
+    def _layout(self) -> Layout:
+        """Return the mean response in ten bins of frequencies."""
+        bins = (self.frequency * 5).long().clamp(0, 9)
+        lines = []
+        for number in bins.unique().tolist():
+            weight = self.fraction[bins == number]
+            response = float((weight * self.response[bins == number]).sum() / weight.sum()) if weight.sum() > 0 else 0.0
+            lines.append(
+                (f"{number / 5:.1f} to {(number + 1) / 5:.1f}", f"{float(weight.sum()):.1%}", f"{response:.3f}")
+            )
+        title = f"{self.model}, mean frequency {self.mean_frequency:.3f}"
+        return Layout(title, ("frequency", "eigenvalues", "mean response"), lines)
 
 
 def spectrum(

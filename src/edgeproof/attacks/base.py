@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 from edgeproof import losses
 from edgeproof._checks import Nodes, check_data, check_not_caching, describe, node_ids
 from edgeproof._features import for_model
-from edgeproof._progress import Advance, progress_bar
+from edgeproof._progress import Advance, duration, progress_bar
+from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof._warnings import warn
 from edgeproof.budget import NO_FLIPS, Budget
 from edgeproof.graph import flip_pairs
@@ -216,7 +217,7 @@ class AttackTrace:
 
 
 @dataclass(frozen=True, eq=False)
-class AttackResult:
+class AttackResult(TabularResult):
     """Result of one attack.
 
     Args:
@@ -254,6 +255,43 @@ class AttackResult:
             f"AttackResult({self.attack!r}: {self.flips.size(1)} of {self.budget.total} flips, "
             f"accuracy {self.clean_accuracy:.1%} -> {self.accuracy:.1%})"
         )
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {
+            "attack": repr(self.attack),
+            "clean_accuracy": self.clean_accuracy,
+            "accuracy": self.accuracy,
+            "flips": self.flips.T.tolist(),
+            "budget": self.budget.total,
+            "seed": self.seed,
+            "path": self.path,
+            "seconds": self.seconds,
+            "trace": list(self.trace),
+        }
+
+    def _records(self) -> list[Record]:
+        at_node = self.flips.flatten().bincount(minlength=self.data.x.size(0))[self.nodes]
+        return records(
+            {
+                "node": self.nodes.tolist(),
+                "clean_margin": self.clean_margins.tolist(),
+                "margin": self.margins.tolist(),
+                "flips": at_node.tolist(),
+            }
+        )
+
+    def _layout(self) -> Layout:
+        misclassified = int(((self.clean_margins > 0) & (self.margins <= 0)).sum())
+        local = "" if self.budget.local is None else ", and a local budget per node"
+        lines = [
+            ("attack", repr(self.attack)),
+            ("flips", f"{self.flips.size(1):,} of {self.budget.total:,}{local}"),
+            ("accuracy", f"{self.clean_accuracy:.1%} clean, {self.accuracy:.1%} under attack"),
+            ("nodes", f"{self.nodes.numel():,}, of which the attack misclassifies {misclassified:,}"),
+            ("time", duration(self.seconds["total"])),
+        ]
+        return Layout("", (), lines, left=2)
 
 
 @dataclass(frozen=True, kw_only=True)

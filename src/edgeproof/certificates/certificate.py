@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgeproof._checks import check_int
 from edgeproof._plotting import empty_figure, write_figure
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.certificates.regions import Noise
 from edgeproof.serialization import read_tensors, write_tensors
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 # Version of the file format.
 _FORMAT = 1
+# Largest radius in printed tables, plus one.
+_SHOWN = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(TabularResult):
     """Predictions of a smoothed model and the perturbations that provably cannot change them.
 
     Args:
@@ -73,6 +76,53 @@ class Certificate:
         grid = self._counted_grid()
         added, deleted = grid[:, 1:, 0].sum(dim=1), grid[:, 0, 1:].sum(dim=1)
         return float(added.double().mean()), float(deleted.double().mean())
+
+    def __repr__(self) -> str:
+        abstained = int(self.abstained.sum())
+        return (
+            f"Certificate({self.prediction.numel()} nodes, {abstained} abstained, p_add={self.p_add}, p_del={self.p_del}, "
+            f"samples={self.samples}, alpha={self.alpha})"
+        )
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        added, deleted = self.average_certifiable_radius
+        return {
+            "nodes": self.prediction.numel(),
+            "abstained": int(self.abstained.sum()),
+            "average_certifiable_radius": {"added": added, "deleted": deleted},
+            "p_add": self.p_add,
+            "p_del": self.p_del,
+            "samples": self.samples,
+            "alpha": self.alpha,
+        }
+
+    def _records(self) -> list[Record]:
+        certified, counted = (grid.double().mean(dim=0) for grid in (self.grid, self._counted_grid()))
+        return [
+            {
+                "r_add": r_add,
+                "r_del": r_del,
+                "certified": float(certified[r_add, r_del]),
+                "accuracy": None if self.labels is None else float(counted[r_add, r_del]),
+            }
+            for r_add in range(certified.size(0))
+            for r_del in range(certified.size(1))
+        ]
+
+    def _layout(self) -> Layout:
+        percentages = 100 * self._counted_grid().double().mean(dim=0)[:_SHOWN, :_SHOWN]
+        what = "certified accuracy, %" if self.labels is not None else "certified nodes, %"
+        more = [f"larger radii, up to {max(self.grid.shape[1:]) - 1}, are in to_dict()"]
+        return Layout(
+            title=f"{what}: added edges down, deleted edges across",
+            header=("", *map(str, range(percentages.size(1)))),
+            lines=[(str(r_add), *(f"{value:.1f}" for value in row)) for r_add, row in enumerate(percentages.tolist())],
+            notes=[
+                f"{int(self.abstained.sum())} of {self.prediction.numel()} nodes abstained, {self.samples:,} samples",
+                *(more if max(self.grid.shape[1:]) > _SHOWN else []),
+            ],
+        )
 
     def figure(self) -> Figure:
         """Draw the certified accuracy, or without labels the fraction of certified nodes, by both radii."""

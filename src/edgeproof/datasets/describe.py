@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._features import column_means, is_sparse
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.datasets.simplify import EdgeCounts, Fixes, count_problems, simplify
 from edgeproof.graph import UNKNOWN, degree, num_edges
 
@@ -30,7 +31,7 @@ _LEAK = 0.99
 
 
 @dataclass(frozen=True)
-class GraphDescription:
+class GraphDescription(TabularResult):
     """Result of :func:`describe`.
 
     Args:
@@ -71,10 +72,6 @@ class GraphDescription:
     changed: EdgeCounts
     trouble: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all entries as numbers, text, lists and dictionaries."""
-        return asdict(self)
-
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Name and text of each statistic."""
@@ -95,9 +92,19 @@ class GraphDescription:
             ("splits", ", ".join(self.splits) or "none"),
         ]
 
-    def __str__(self) -> str:
-        lines = [f"{name:18}{text}" for name, text in self.rows]
-        return "\n".join([*lines, *(f"trouble: {text}" for text in self.trouble)])
+    def to_dict(self) -> Record:
+        """Return all entries as numbers, text, lists and dictionaries."""
+        return self.summary()
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return asdict(self)
+
+    def _records(self) -> list[Record]:
+        return [self.summary()]
+
+    def _layout(self) -> Layout:
+        return Layout("", (), self.rows, left=2, notes=[f"trouble: {text}" for text in self.trouble])
 
 
 def describe(data: Data) -> GraphDescription:

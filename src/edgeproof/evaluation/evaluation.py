@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.attacks.base import AttackResult
 from edgeproof.evaluation.result import Score
 
@@ -32,8 +33,8 @@ class AttackScore(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(TabularResult):
     """Result of :func:`evaluate`.
 
     Args:
@@ -75,20 +76,38 @@ class Evaluation:
         worst = [Score(nodes, "worst", epsilon, self.accuracy(epsilon)) for epsilon in self.epsilons]
         return (clean, *baselines, *attacked, *worst)
 
-    def __str__(self) -> str:
-        cells = {(row.attack, row.epsilon): row.accuracy for row in self.rows}
-        lines = [
-            ("clean", [self.clean_accuracy]),
-            *((name, [accuracy] * len(self.epsilons)) for name, accuracy in self.baselines.items()),
-            *(
-                (name, [cells[name, epsilon] for epsilon in self.epsilons])
-                for name in dict.fromkeys(row.attack for row in self.rows)
-            ),
-            (
-                "worst" if self.effort is None else f"worst ({self.effort} effort)",
-                list(map(self.accuracy, self.epsilons)),
-            ),
-        ]
-        head = f"{'accuracy, %':28}" + "".join(f"{epsilon:>9g}" for epsilon in self.epsilons)
-        table = [f"{name:28}" + "".join(f"{100 * value:9.1f}" for value in values) for name, values in lines]
-        return "\n".join([head, *table, *(f"warning: {warning}" for warning in self.warnings)])
+    def __repr__(self) -> str:
+        worst = ", ".join(f"{self.accuracy(epsilon):.1%} at epsilon {epsilon:g}" for epsilon in self.epsilons)
+        return f"Evaluation(clean {self.clean_accuracy:.1%}, worst {worst})"
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {
+            "clean_accuracy": self.clean_accuracy,
+            "worst": {str(epsilon): self.accuracy(epsilon) for epsilon in self.epsilons},
+            "baselines": dict(self.baselines),
+            "effort": self.effort,
+            "local": self.local.tolist() if isinstance(self.local, Tensor) else self.local,
+            "count": self.count,
+            "warnings": list(self.warnings),
+        }
+
+    def _records(self) -> list[Record]:
+        return [row._asdict() for row in self.rows]
+
+    def _layout(self) -> Layout:
+        accuracy = {(row.attack, row.epsilon): row.accuracy for row in self.rows}
+        attacks = dict.fromkeys(row.attack for row in self.rows)
+        worst = "worst" if self.effort is None else f"worst ({self.effort} effort)"
+        values = {
+            "clean": [self.clean_accuracy] * len(self.epsilons),
+            **{name: [value] * len(self.epsilons) for name, value in self.baselines.items()},
+            **{name: [accuracy[name, epsilon] for epsilon in self.epsilons] for name in attacks},
+            worst: [self.accuracy(epsilon) for epsilon in self.epsilons],
+        }
+        return Layout(
+            title="",
+            header=("accuracy, %", *(f"epsilon {epsilon:g}" for epsilon in self.epsilons)),
+            lines=[(name, *(f"{100 * value:.1f}" for value in row)) for name, row in values.items()],
+            notes=[f"warning: {warning}" for warning in self.warnings],
+        )

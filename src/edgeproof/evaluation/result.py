@@ -18,6 +18,7 @@ from torch import nn
 
 from edgeproof._checks import check_non_negative
 from edgeproof._files import is_graph_file, write_text
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof._tensors import fingerprint
 from edgeproof._version import __version__
 from edgeproof.models import GraphModel
@@ -59,7 +60,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(TabularResult):
     """Settings and scores of one run.
 
     Args:
@@ -95,6 +96,23 @@ class Result:
             if (score.nodes, score.attack, score.epsilon) == (nodes, attack, epsilon):
                 return score.accuracy
         raise KeyError(f"no accuracy of {nodes} nodes under {attack} at epsilon {epsilon}")
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {name: value for name, value in asdict(self).items() if name != "scores"}
+
+    def _records(self) -> list[Record]:
+        return [asdict(score) for score in self.scores]
+
+    def _layout(self) -> Layout:
+        lines = [(s.nodes, s.attack, f"{s.epsilon:g}", f"{s.accuracy:.1%}") for s in self.scores]
+        return Layout(
+            title=f"{self.model.get('name', 'model')}, {self.dataset}, seed {self.seed}",
+            header=("nodes", "attack", "epsilon", "accuracy"),
+            lines=lines,
+            left=2,
+            notes=[f"warning: {warning}" for warning in self.warnings],
+        )
 
     def write(self, path: str | Path) -> None:
         """Write a JSON file atomically."""

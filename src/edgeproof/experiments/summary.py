@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.experiments.store import Store
 from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep
 
@@ -35,7 +36,7 @@ class SeedMean:
 
 
 @dataclass(frozen=True)
-class SweepTable:
+class SweepTable(TabularResult):
     """Accuracies of a sweep in percent, one line per dataset, split, model and training.
 
     Args:
@@ -48,6 +49,16 @@ class SweepTable:
     titles: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
     num_names: int
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {}
+
+    def _records(self) -> list[Record]:
+        return [dict(zip(self.titles, line, strict=True)) for line in self.lines]
+
+    def _layout(self) -> Layout:
+        return Layout("accuracy in percent", self.titles, self.lines, left=self.num_names)
 
 
 def summarize(sweep: Sweep, store: Store) -> SweepTable:

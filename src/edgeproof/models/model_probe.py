@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from edgeproof._checks import check_data, check_module, describe
 from edgeproof._features import for_model
 from edgeproof._modules import caching_layer, eval_mode
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse
 from edgeproof.propagation.autograd_path import (
     IGNORES_EDGES,
@@ -50,7 +51,7 @@ class ProbeResult:
 
 
 @dataclass(frozen=True)
-class ModelCheck:
+class ModelCheck(TabularResult):
     """Result of :func:`check_model`.
 
     Args:
@@ -72,12 +73,17 @@ class ModelCheck:
         """Whether no probe failed."""
         return not self.problems
 
-    def __str__(self) -> str:
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {"ok": self.ok, "path": self.path, "problems": self.problems}
+
+    def _records(self) -> list[Record]:
+        return [asdict(result) for result in self.results]
+
+    def _layout(self) -> Layout:
         signs = {True: "yes", False: "NO", None: "-"}
-        width = max(len(result.question) for result in self.results)
-        return "\n".join(
-            f"{result.question:<{width}}  {signs[result.passed]:<3}  {result.detail}" for result in self.results
-        )
+        lines = [(result.question, signs[result.passed], result.detail) for result in self.results]
+        return Layout("", (), lines, left=3)
 
 
 def check_model(model: nn.Module, data: Data) -> ModelCheck:

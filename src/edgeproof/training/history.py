@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edgeproof._progress import duration
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.training.adversarial import Threat
 from edgeproof.training.config import TrainConfig
 
@@ -65,8 +67,8 @@ OUTCOME_KEYS = frozenset(
 Observer = Callable[[Epoch], None]
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(TabularResult):
     """Record of a training run.
 
     Args:
@@ -131,3 +133,30 @@ class History:
         if self.best.gamma is not None:
             summary["gamma"] = list(self.best.gamma)
         return summary
+
+    def __repr__(self) -> str:
+        return f"History({len(self.epochs)} epochs, best {self.best_epoch}, stopped by {self.stopped})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return :meth:`summary`, the warning, and all epochs as ``"rows"``."""
+        return {**super().to_dict(), "warning": self.warning}
+
+    def _records(self) -> list[Record]:
+        return [asdict(epoch) for epoch in self.epochs]
+
+    def _layout(self) -> Layout:
+        best, threat = self.best, self.threat
+        accuracies = {
+            "validation accuracy": best.val_accuracy if threat is None else best.clean_val_accuracy,
+            "validation accuracy under attack": None if threat is None else best.val_accuracy,
+        }
+        seconds = self.seconds + self.label_seconds
+        lines = [
+            ("epochs", f"{len(self.epochs):,}, the best is {self.best_epoch} (stopped by {self.stopped})"),
+            *((name, f"{value:.1%}") for name, value in accuracies.items() if value is not None),
+            *([] if threat is None else [("attack", f"{threat.attack!r}, epsilon {threat.epsilon:g}")]),
+            *([] if self.pseudo_labels is None else [("pseudo-labels", repr(self.pseudo_labels))]),
+            *([("restarts", str(self.restarts))] if self.restarts else []),
+            ("time", duration(seconds)),
+        ]
+        return Layout("", (), lines, left=2, notes=[] if self.warning is None else [f"warning: {self.warning}"])

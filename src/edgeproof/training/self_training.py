@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from edgeproof import losses
 from edgeproof._checks import MAX_SEED
+from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof._warnings import warn, with_code
 from edgeproof.graph import UNKNOWN
 from edgeproof.models import GraphModel, predict
@@ -41,7 +42,7 @@ _SEED_OFFSET = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class PseudoLabels:
+class PseudoLabels(TabularResult):
     """Labels of all nodes of a training graph.
 
     Args:
@@ -71,6 +72,30 @@ class PseudoLabels:
             f"PseudoLabels({self.labels.numel()} nodes, {len(self.voters)} of {len(self.histories)} models, accuracy "
             f"{self.val_accuracy:.1%} on validation nodes, {accuracy} at unlabelled nodes)"
         )
+
+    def summary(self) -> Record:
+        """Return the values that occur once, as numbers, text, lists and dictionaries."""
+        return {
+            "label_model": self.label_model,
+            "models": len(self.histories),
+            "voters": list(self.voters),
+            "val_accuracy": self.val_accuracy,
+            "accuracy": self.accuracy,
+            "warning": self.warning,
+        }
+
+    def _records(self) -> list[Record]:
+        nodes = range(self.labels.numel())
+        return records({"node": nodes, "label": self.labels.tolist(), "confidence": self.confidence.tolist()})
+
+    def _layout(self) -> Layout:
+        lines = [
+            ("label models", f"{len(self.voters)} of {len(self.histories)} {self.label_model}"),
+            ("nodes", f"{self.labels.numel():,}"),
+            ("accuracy on validation nodes", f"{self.val_accuracy:.1%}"),
+            ("accuracy at unlabelled nodes", "unknown" if self.accuracy is None else f"{self.accuracy:.1%}"),
+        ]
+        return Layout("", (), lines, left=2, notes=[] if self.warning is None else [f"warning: {self.warning}"])
 
 
 def generate_pseudo_labels(
