@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgeproof import training as training
     from edgeproof._checks import check_data
     from edgeproof.budget import Budget
+    from edgeproof.constraints import Constraints
     from edgeproof.evaluation.evaluate import evaluate
     from edgeproof.graph import num_classes
     from edgeproof.models.io import load, save
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "Constraints",
     "__version__",
     "analysis",
     "attacks",
@@ -56,6 +58,7 @@ __all__ = [
 
 _FUNCTIONS = {
     "Budget": "edgeproof.budget",
+    "Constraints": "edgeproof.constraints",
     "check_data": "edgeproof._checks",
     "evaluate": "edgeproof.evaluation.evaluate",
     "load": "edgeproof.models.io",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -21,6 +21,7 @@ from edgeproof._checks import (
     node_ids,
 )
 from edgeproof._names import look_up
+from edgeproof.constraints import Constraints, PermittedPairs
 from edgeproof.graph import degree
 
 # Bound on node ids in flips without a local budget, where the number of nodes is unknown.
@@ -28,7 +29,7 @@ _MAX_NODES = 1 << 62
 
 NO_FLIPS = (
     "the budget allows no flip, so the accuracy is the clean accuracy and says nothing about robustness. Use a larger epsilon "
-    "or local budget"
+    "or local budget, or fewer constraints"
 )
 
 
@@ -36,11 +37,14 @@ NO_FLIPS = (
 class Budget:
     r"""At most ``total`` flips in the graph, and at most ``local[u]`` flips at node :math:`u`.
 
-    A flip adds a missing edge or removes an existing one. It counts once towards ``total`` and once at each endpoint.
+    A flip adds a missing edge or removes an existing one. It counts once towards ``total`` and once at each endpoint; with
+    costs, its cost counts.
 
     Args:
         total: Global budget :math:`\Delta`, an integer; it may exceed the number of pairs.
         local: Local budgets :math:`\Delta^{(l)}`, one integer per node; None for no local budget.
+        constraints: Pairs that may be flipped, and the costs of flips; None for all pairs at cost 1.
+        permitted: The constraints on a known graph; set by :meth:`on`.
 
     >>> Budget(2, torch.tensor([1, 1, 0])).check(torch.tensor([[0], [2]]))
     Traceback (most recent call last):
@@ -50,10 +54,14 @@ class Budget:
 
     total: int
     local: Tensor | None = None
+    constraints: Constraints | None = None
+    permitted: PermittedPairs | None = None
 
     def __post_init__(self) -> None:
         check_int(0, total=self.total)
         object.__setattr__(self, "total", int(self.total))
+        if self.constraints is not None and not isinstance(self.constraints, Constraints):
+            raise TypeError(f"expected edgeproof.Constraints, got {type(self.constraints).__name__}")
         if self.local is None:
             return
         local = self.local
@@ -62,6 +70,10 @@ class Budget:
             raise ValueError(f"expected local as a 1-D int64 tensor, one integer per node, got {got}")
         if local.numel() and int(local.min()) < 0:
             raise ValueError(f"expected local budgets >= 0, got {int(local.min())} at node {int(local.argmin())}")
+
+    def __repr__(self) -> str:
+        constraints = "" if self.constraints is None else f", constraints={self.constraints}"
+        return f"{type(self).__name__}(total={self.total}, local={self.local}{constraints})"
 
     @classmethod
     def from_epsilon(
@@ -72,6 +84,7 @@ class Budget:
         *,
         local: float | Tensor | None = None,
         count: str = "incident",
+        constraints: Constraints | None = None,
     ) -> Budget:
         r"""Return a budget as a fraction of the edges at the attacked nodes.
 
@@ -84,6 +97,7 @@ class Budget:
             count: Definition of :math:`m`: ``"incident"``, the number of edges with at least one endpoint in
                 :math:`\mathcal A`, as in the paper's tables; or ``"half_degree"``, half the sum of the degrees in
                 :math:`\mathcal A`, as in its text.
+            constraints: Pairs that may be flipped, and the costs of flips; they do not change :math:`m`.
 
         >>> path = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
         >>> data = Data(x=torch.zeros(4, 1), edge_index=path)
@@ -95,7 +109,7 @@ class Budget:
         check_data(data, labels=False)
         num_edges = look_up("count", count, _COUNTS)(data, node_ids(nodes, data))
         check_epsilon(epsilon)
-        return cls(round(epsilon * num_edges), _local(data, local))
+        return cls(round(epsilon * num_edges), _local(data, local), constraints).on(data)
 
     @classmethod
     def from_epsilons(
@@ -106,15 +120,42 @@ class Budget:
         *,
         local: float | Tensor | None = None,
         count: str = "incident",
+        constraints: Constraints | None = None,
     ) -> list[Budget]:
         """Return one budget per epsilon; see :meth:`from_epsilon`."""
-        return [cls.from_epsilon(data, nodes, epsilon, local=local, count=count) for epsilon in epsilons]
+        budgets = [cls.from_epsilon(data, nodes, epsilon, local=local, count=count) for epsilon in epsilons]
+        permitted = None if constraints is None else constraints.on(data)
+        return [replace(budget, constraints=constraints, permitted=permitted) for budget in budgets]
+
+    def on(self, data: Data) -> Budget:
+        """Return the budget with its tensors on the device of a graph, and its constraints applied to this graph.
+
+        Raises:
+            ValueError: If the constraints do not fit the graph.
+        """
+        local = None if self.local is None else self.local.to(data.edge_index.device)
+        permitted = self.permitted
+        if self.constraints is not None and (permitted is None or permitted.edge_index is not data.edge_index):
+            permitted = self.constraints.on(data)
+        return replace(self, local=local, permitted=permitted)
 
     def check(self, flips: Tensor) -> None:
-        """Raise :class:`BudgetExceededError` unless the flips, shape ``[2, flips]``, are distinct pairs within the budget."""
+        """Raise :class:`BudgetExceededError` unless the flips, shape ``[2, flips]``, are distinct pairs within the budget.
+
+        Raises:
+            BudgetExceededError: If they exceed the total or a local budget, repeat a pair, or violate the constraints.
+            ValueError: If they are not pairs of different nodes, or the graph of the constraints is unknown (see :meth:`on`).
+        """
         check_pairs(flips, _MAX_NODES if self.local is None else self.local.numel())
-        if flips.size(1) > self.total:
-            raise BudgetExceededError(f"the budget is {self.total} flips in total, got {flips.size(1)}")
+        self._check_graph()
+        if self.permitted is not None:
+            check_pairs(flips, self.permitted.num_nodes)
+            self._check_permitted(flips)
+        cost = self.cost(flips)
+        if int(cost.sum()) > self.total:
+            if self.unit_costs:
+                raise BudgetExceededError(f"the budget is {self.total} flips in total, got {flips.size(1)}")
+            raise BudgetExceededError(f"the budget is {self.total} in total, got flips that cost {int(cost.sum())}")
         repeated = flips.size(1) - ((flips.amin(dim=0) << 32) + flips.amax(dim=0)).unique().numel()
         if repeated:
             raise BudgetExceededError(f"each pair may be flipped at most once, got {repeated} repeated")
@@ -124,20 +165,43 @@ class Budget:
         if bool((excess > 0).any()):
             node = int(excess.argmax())
             more = int((excess > 0).sum()) - 1
+            used = int(self.used(flips)[node])
             raise BudgetExceededError(
-                f"node {node} has a budget of {int(self.local[node])}, got {int(self.used(flips)[node])} flips at it"
+                f"node {node} has a budget of {int(self.local[node])}, got "
+                + (f"{used} flips at it" if self.unit_costs else f"flips at it that cost {used}")
                 + (f"; {more} more nodes exceed their budget" if more else "")
             )
 
+    def cost(self, pairs: Tensor) -> Tensor:
+        """Return the cost of flipping each pair, shape ``[pairs]``."""
+        self._check_graph()
+        if self.permitted is None or self.unit_costs:
+            return torch.ones(pairs.size(1), dtype=torch.long, device=pairs.device)
+        return self.permitted.cost(pairs)
+
+    def permits(self, pairs: Tensor) -> Tensor:
+        """Return which pairs, shape ``[2, pairs]``, could be flipped if no other pair were.
+
+        >>> Budget(2, torch.tensor([1, 1, 0])).permits(torch.tensor([[0, 0], [1, 2]]))
+        tensor([ True, False])
+        """
+        cost = self.cost(pairs)
+        mask = cost <= self.total
+        if self.local is not None:
+            mask &= (cost <= self.local[pairs[0]]) & (cost <= self.local[pairs[1]])
+        if self.permitted is not None:
+            mask &= self.permitted.mask(pairs)
+        return mask
+
     def used(self, flips: Tensor) -> Tensor:
-        """Return the number of flips at each node, shape ``[nodes]``; requires a local budget."""
+        """Return the cost of the flips at each node, shape ``[nodes]``; requires a local budget."""
         assert self.local is not None
-        return torch.bincount(flips.flatten(), minlength=self.local.numel())
+        return torch.zeros_like(self.local).index_add_(0, flips.flatten(), self.cost(flips).repeat(2))
 
     def after(self, flips: Tensor) -> Budget:
         """Return the remaining budget after the given flips."""
         local = None if self.local is None else self.local - self.used(flips)
-        return Budget(self.total - flips.size(1), local)
+        return replace(self, total=self.total - int(self.cost(flips).sum()), local=local)
 
     @cached_property
     def usable(self) -> Tensor | None:
@@ -153,11 +217,28 @@ class Budget:
         >>> Budget(3).allows_flips, Budget(0).allows_flips, Budget(3, torch.tensor([0, 2, 0])).allows_flips
         (True, False, False)
         """
-        return self.total > 0 and (self.usable is None or self.usable.numel() > 1)
+        if self.total == 0 or (self.usable is not None and self.usable.numel() < 2):
+            return False
+        listed = None if self.permitted is None else self.permitted.pairs
+        return listed is None or bool(self.permits(listed).any())
 
-    def to(self, device: torch.device | str) -> Budget:
-        """Return the budget with its tensor on the given device."""
-        return Budget(self.total, None if self.local is None else self.local.to(device))
+    @property
+    def unit_costs(self) -> bool:
+        """Whether every flip costs 1."""
+        return self.permitted is None or not self.permitted.has_costs
+
+    def _check_graph(self) -> None:
+        if self.constraints is not None and self.permitted is None:
+            raise ValueError("expected a budget whose constraints are applied to a graph: call budget.on(data) first")
+
+    def _check_permitted(self, flips: Tensor) -> None:
+        assert self.permitted is not None
+        refused = flips[:, ~self.permitted.mask(flips)]
+        if refused.numel():
+            first = tuple(refused[:, 0].tolist())
+            raise BudgetExceededError(
+                f"the constraints do not permit {refused.size(1)} of the flips, such as the pair {first}"
+            )
 
 
 class BudgetExceededError(ValueError):

@@ -22,9 +22,9 @@ from edgeproof.attacks.blocks import (
     Block,
     gaps_fit_float32,
     num_gaps,
-    pairs_among,
     sample_successes,
 )
+from edgeproof.attacks.candidates import numbers_among, pairs_among
 from edgeproof.attacks.projections import fixed_point_budget, project_global_nosync, project_local_nosync
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch
@@ -307,5 +307,4 @@ def _edge_numbers(key: Tensor, nodes: Tensor | None, num_nodes: int) -> Tensor:
     pairs = Pairs.from_key(key, num_nodes)
     if nodes is None:
         return pairs.number
-    pairs = pairs[contained(pairs.u, nodes) & contained(pairs.v, nodes)]
-    return Pairs(torch.searchsorted(nodes, pairs.u), torch.searchsorted(nodes, pairs.v), nodes.numel()).number
+    return numbers_among(pairs[contained(pairs.u, nodes) & contained(pairs.v, nodes)], nodes)

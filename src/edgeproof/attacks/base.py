@@ -19,7 +19,9 @@ from edgeproof._features import for_model
 from edgeproof._progress import Advance, duration, progress_bar
 from edgeproof._tables import Layout, Record, TabularResult, records
 from edgeproof._warnings import warn
+from edgeproof.attacks.candidates import Candidates
 from edgeproof.budget import NO_FLIPS, Budget
+from edgeproof.constraints import Constraints, Costs, Selection
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
 from edgeproof.models.base import predict
@@ -335,6 +337,9 @@ class Attack(ABC):
         nodes: Nodes,
         budget: Budget,
         *,
+        allowed: Selection | tuple[Selection, ...] | None = None,
+        forbidden: Selection | tuple[Selection, ...] | None = None,
+        costs: Costs | None = None,
         labels: Tensor | None = None,
         seed: int = 0,
         backend: str | None = None,
@@ -349,6 +354,9 @@ class Attack(ABC):
         nodes: Nodes,
         budget: Sequence[Budget],
         *,
+        allowed: Selection | tuple[Selection, ...] | None = None,
+        forbidden: Selection | tuple[Selection, ...] | None = None,
+        costs: Costs | None = None,
         labels: Tensor | None = None,
         seed: int = 0,
         backend: str | None = None,
@@ -364,6 +372,9 @@ class Attack(ABC):
         nodes: Nodes,
         budget: Budget | Sequence[Budget],
         *,
+        allowed: Selection | tuple[Selection, ...] | None = None,
+        forbidden: Selection | tuple[Selection, ...] | None = None,
+        costs: Costs | None = None,
         labels: Tensor | None = None,
         seed: int = 0,
         backend: str | None = None,
@@ -379,6 +390,9 @@ class Attack(ABC):
             data: The graph, on the model's device.
             nodes: Nodes to misclassify: ids, or a boolean mask.
             budget: One budget, or a sequence of them, see :meth:`Budget.from_epsilons <edgeproof.Budget.from_epsilons>`.
+            allowed: Pairs that may be flipped; see :class:`~edgeproof.Constraints`, which a budget can also carry.
+            forbidden: Pairs that may not be flipped.
+            costs: Cost of each flip.
             labels: Labels of ``nodes``, in their order (of a mask: by ascending id). Default: the labels of ``data``.
             seed: Random seed.
             backend: Kernel backend. Default: the fastest that supports the inputs.
@@ -389,8 +403,10 @@ class Attack(ABC):
         """
         target = make_target(model, data, nodes, labels, backend)
         budgets = [budget] if isinstance(budget, Budget) else list(budget)
+        if not (allowed is None and forbidden is None and costs is None):
+            budgets = _constrained(budgets, Constraints(allowed, forbidden, costs), target)
         results = self.on_target(target, budgets, seed=seed, progress=progress)
-        if not all(each.allows_flips for each in budgets):
+        if not all(result.budget.allows_flips for result in results):
             # The decorator adds a frame.
             warn("EP007", NO_FLIPS, stacklevel=3)
         return results[0] if isinstance(budget, Budget) else results
@@ -464,7 +480,7 @@ class Attack(ABC):
         Returns:
             The flips in ascending order, checked against the budget, shape ``[2, flips]``.
         """
-        if not (budget.total and num_usable_pairs(target.num_nodes, budget)):
+        if not (budget.allows_flips and num_usable_pairs(target.num_nodes, budget)):
             empty: Tensor = target.data.edge_index.new_empty(2, 0)
             return empty
         self.check(target, budget)
@@ -566,7 +582,10 @@ def result_of_flips(attack: Attack, target: Target, budget: Budget, flips: Tenso
 
 
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
-    """Return the number of pairs that a budget allows to flip."""
+    """Return the number of pairs that a budget allows to flip; an estimate if too many are constrained to list them."""
+    candidates = Candidates.of(budget, num_nodes)
+    if candidates is not None:
+        return candidates.count
     return num_pairs(num_nodes if budget.usable is None else budget.usable.numel())
 
 
@@ -581,6 +600,15 @@ def _check_logits(target: Target) -> None:
         raise ValueError(f"expected labels between 0 and {num_classes - 1}, the model's classes, got {largest_label}")
 
 
+def _constrained(budgets: list[Budget], constraints: Constraints, target: Target) -> list[Budget]:
+    if any(budget.constraints is not None for budget in budgets):
+        raise ValueError(
+            "expected constraints as arguments or in the budget, got both: pass edgeproof.Constraints to the budget"
+        )
+    permitted = constraints.on(target.data)
+    return [replace(budget, constraints=constraints, permitted=permitted) for budget in budgets]
+
+
 def _checked_budget(budget: object, target: Target) -> Budget:
     if not isinstance(budget, Budget):
         raise TypeError(f"expected an edgeproof.Budget, got {type(budget).__name__}; see Budget.from_epsilon")
@@ -588,4 +616,4 @@ def _checked_budget(budget: object, target: Target) -> Budget:
         raise ValueError(
             f"expected local budgets for the {target.num_nodes} nodes of the graph, got {budget.local.numel()}"
         )
-    return budget.to(target.device)
+    return budget.on(target.data)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from edgeproof.attacks.candidates import Candidates, pairs_among
 from edgeproof.kernels import dispatch
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
@@ -25,12 +26,14 @@ class Block:
         pairs: The pairs.
         flip: Flip weights between 0 and 1, shape ``[b]``.
         nodes: Ids of the nodes that pairs are drawn from, ascending. Default: all nodes of the graph.
+        candidates: Pairs among ``nodes`` that may be drawn. Default: all of them.
     """
 
     number: Tensor
     pairs: Pairs
     flip: Tensor
     nodes: Tensor | None = None
+    candidates: Candidates | None = None
 
     @property
     def flipped(self) -> tuple[Pairs, Tensor]:
@@ -54,6 +57,7 @@ def sample_block(
     *,
     generator: torch.Generator,
     nodes: Tensor | None = None,
+    candidates: Candidates | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Block:
     """Sample a block in which every pair occurs independently with the same probability; all weights are 0.
@@ -63,15 +67,17 @@ def sample_block(
         size: Expected number of pairs. If there are no more pairs than this, the block contains all of them.
         generator: Random generator on the block's device.
         nodes: Ids of the nodes to draw pairs from, ascending. Default: all nodes of the graph.
+        candidates: Pairs that may be drawn; sets ``nodes``. Default: all pairs of ``nodes``.
         dtype: Dtype of the weights.
     """
+    nodes = nodes if candidates is None else candidates.nodes
     num_candidates = num_nodes if nodes is None else nodes.numel()
     if num_candidates < 2:
         raise ValueError(f"expected at least 2 nodes, got {num_candidates}")
     _check_size(size)
-    number = sample_numbers(num_pairs(num_candidates), size, generator)
+    number = _sample(num_pairs(num_candidates), size, generator, candidates)
     flip = torch.zeros(number.numel(), dtype=dtype, device=number.device)
-    return Block(number, pairs_among(number, num_nodes, nodes), flip, nodes)
+    return Block(number, pairs_among(number, num_nodes, nodes), flip, nodes, candidates)
 
 
 def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
@@ -85,7 +91,7 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
         generator: Random generator on the block's device.
     """
     _check_size(size)
-    total = num_pairs(block.num_nodes)
+    total = num_pairs(block.num_nodes) if block.candidates is None else max(block.candidates.count, 1)
     if size >= total and block.number.numel() == total:
         return block
     kept = (block.flip > MIN_WEIGHT).nonzero().squeeze(1)
@@ -94,9 +100,10 @@ def resample(block: Block, size: int, *, generator: torch.Generator) -> Block:
     number, flip = block.number[kept], block.flip[kept]
     # Some new pairs coincide with kept ones, so slightly more are drawn.
     num_new = size if size >= total else round((size - number.numel()) * total / (total - number.numel()))
-    merged, place = dispatch.merge(number, sample_numbers(total, num_new, generator))
+    new = _sample(num_pairs(block.num_nodes), num_new, generator, block.candidates)
+    merged, place = dispatch.merge(number, new)
     weights = torch.zeros_like(merged, dtype=flip.dtype).index_copy_(0, place, flip)
-    return Block(merged, pairs_among(merged, block.pairs.num_nodes, block.nodes), weights, block.nodes)
+    return replace(block, number=merged, pairs=pairs_among(merged, block.pairs.num_nodes, block.nodes), flip=weights)
 
 
 def sample_incident_pairs(
@@ -123,14 +130,6 @@ def sample_incident_pairs(
     valid = (u != v) & ~(is_chosen[v] & (v < u))
     pairs = torch.stack([torch.minimum(u, v), torch.maximum(u, v)])[:, valid]
     return pairs[:, torch.randperm(pairs.size(1), generator=generator, device=pairs.device)]
-
-
-def pairs_among(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
-    """Convert ascending linear indices to pairs; among ``nodes`` (ascending) if given, else among all nodes."""
-    if nodes is None:
-        return Pairs.from_number(number, num_nodes)
-    local = Pairs.from_number(number, nodes.numel())
-    return Pairs(nodes[local.u], nodes[local.v], num_nodes)
 
 
 def sample_numbers(total: int, size: int, generator: torch.Generator, *, batch: int | None = None) -> Tensor:
@@ -192,6 +191,15 @@ def gaps_fit_float32(size: int, total: int) -> bool:
 def num_gaps(size: int) -> int:
     """Return a number of gaps that covers all candidates, if ``size`` are sampled, except with probability below 1e-9."""
     return size + 8 * math.isqrt(size) + 64
+
+
+def _sample(total: int, size: int, generator: torch.Generator, candidates: Candidates | None) -> Tensor:
+    """Sample linear indices; only of candidates if given."""
+    if candidates is None:
+        return sample_numbers(total, size, generator)
+    if candidates.numbers is not None:
+        return candidates.numbers[sample_numbers(candidates.numbers.numel(), size, generator)]
+    return candidates.filter(sample_numbers(total, round(size * candidates.oversampling), generator))
 
 
 def _check_size(size: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from edgeproof.attacks.base import Attack, AttackTrace, Target
 from edgeproof.attacks.blocks import sample_incident_pairs
+from edgeproof.attacks.candidates import Candidates
 from edgeproof.attacks.projections import discretize
 from edgeproof.budget import Budget
 from edgeproof.graph import UNKNOWN
@@ -67,7 +68,7 @@ class DICE(Attack):
         y = y.index_copy(0, target.nodes, target.labels)
         internal = _incident_edges(target, generator)
         internal = internal[:, y[internal[0]] == y[internal[1]]]
-        removed = _first_within(internal, Budget(budget.total - round(self.add_ratio * budget.total), budget.local))
+        removed = _first_within(internal, replace(budget, total=budget.total - round(self.add_ratio * budget.total)))
         labelled = None if bool((y != UNKNOWN).all()) else (y != UNKNOWN).nonzero().squeeze(1)
         external = _candidates(target, budget, generator, labelled)
         external = external[:, (y[external[0]] != y[external[1]]) & ~_is_edge(target, external)]
@@ -75,6 +76,13 @@ class DICE(Attack):
 
 
 def _candidates(target: Target, budget: Budget, generator: torch.Generator, partners: Tensor | None = None) -> Tensor:
+    """Return pairs with at least one target node in random order; all that the constraints permit if they are listed."""
+    candidates = Candidates.of(budget, target.num_nodes)
+    if candidates is not None and candidates.listed is not None:
+        pairs = candidates.listed.both
+        is_end = _mask(target, target.nodes)[pairs].any(dim=0)
+        pairs = pairs[:, is_end if partners is None else is_end & _mask(target, partners)[pairs].all(dim=0)]
+        return pairs[:, torch.randperm(pairs.size(1), generator=generator, device=pairs.device)]
     size = max(_MIN_CANDIDATES, _CANDIDATES_PER_FLIP * budget.total)
     return sample_incident_pairs(target.nodes, target.num_nodes, size, generator=generator, partners=partners)
 
@@ -88,9 +96,13 @@ def _first_within(pairs: Tensor, budget: Budget) -> Tensor:
 def _incident_edges(target: Target, generator: torch.Generator) -> Tensor:
     """Return the undirected edges with at least one target node, in random order."""
     row, col = target.data.edge_index
-    is_target = torch.zeros(target.num_nodes, dtype=torch.bool, device=target.device).index_fill_(0, target.nodes, True)
+    is_target = _mask(target, target.nodes)
     edges: Tensor = target.data.edge_index[:, (row < col) & (is_target[row] | is_target[col])]
     return edges[:, torch.randperm(edges.size(1), generator=generator, device=edges.device)]
+
+
+def _mask(target: Target, nodes: Tensor) -> Tensor:
+    return torch.zeros(target.num_nodes, dtype=torch.bool, device=target.device).index_fill_(0, nodes, True)
 
 
 def _is_edge(target: Target, pairs: Tensor) -> Tensor:

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof.attacks.base import Attack, AttackTrace, Target
+from edgeproof.attacks.candidates import top_candidates
 from edgeproof.attacks.greedy import GreedyState
 from edgeproof.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class FGSM(Attack):
-    """Repeatedly flip the pair of largest gradient until the budget is spent or no gradient is positive.
+    """Repeatedly flip the pair of largest gradient (per cost) until the budget is spent or no gradient is positive.
 
     The search over all pairs is exact (:meth:`EdgeGradient.top <edgeproof.propagation.EdgeGradient.top>`) and deterministic.
     The result is the sequence of flips up to the point of lowest accuracy.
@@ -42,7 +43,7 @@ class FGSM(Attack):
         state = GreedyState(target, self.loss, trace)
         while state.can_flip(budget):
             gradient = state.gradient()
-            best = gradient.top(1, among=budget.after(state.flips).usable, exclude=state.flips)
+            best = top_candidates(gradient, 1, budget.after(state.flips), exclude=state.flips)
             trace.phase("search")
             if not bool((best.scores > 0).any()):
                 break

@@ -28,8 +28,7 @@ class GreedyState:
 
     def can_flip(self, budget: Budget) -> bool:
         """Whether the budget allows another flip."""
-        left = budget.after(self.flips)
-        return left.total > 0 and (left.usable is None or left.usable.numel() >= 2)
+        return budget.after(self.flips).allows_flips
 
     def gradient(self) -> EdgeGradient:
         """Compute loss, logits and gradient at the current flips."""

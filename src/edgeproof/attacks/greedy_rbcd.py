@@ -12,6 +12,7 @@ from edgeproof import losses
 from edgeproof._checks import check_int
 from edgeproof.attacks.base import Attack, AttackTrace, Target
 from edgeproof.attacks.blocks import sample_block
+from edgeproof.attacks.candidates import Candidates
 from edgeproof.attacks.greedy import GreedyState
 from edgeproof.attacks.projections import discretize
 from edgeproof.budget import Budget
@@ -61,11 +62,24 @@ class GreedyRBCD(Attack):
                 break
             left = budget.after(state.flips)
             gradient = state.gradient()
-            block = sample_block(target.num_nodes, self.block_size, generator=generator, nodes=left.usable)
-            pairs = block.pairs
+            pairs = sample_block(
+                target.num_nodes,
+                self.block_size,
+                generator=generator,
+                nodes=left.usable,
+                candidates=Candidates.of(left, target.num_nodes),
+            ).pairs
             if state.flips.numel():
                 pairs = pairs[~contained(pairs.key, Pairs.of(state.flips, target.num_nodes).key)]
-            part = Budget(math.ceil(left.total / (num_steps - step)), left.local)
+            part = replace(left, total=_share(left, num_steps - step, pairs))
             state.add(pairs[discretize(gradient.at(pairs), pairs, part)].both)
             trace.phase("scores and choice")
         return state.best_flips()
+
+
+def _share(left: Budget, num_steps: int, pairs: Pairs) -> int:
+    """Return an equal share of the remaining budget, but enough for the cheapest pair."""
+    share = math.ceil(left.total / num_steps)
+    if left.permitted is None or not len(pairs):
+        return share
+    return max(share, min(left.total, int(left.cost(pairs.both).min())))

@@ -11,6 +11,7 @@ from torch import Tensor
 from edgeproof import losses
 from edgeproof._checks import check_int
 from edgeproof.attacks.base import Attack, AttackTrace, FlipScore, Target
+from edgeproof.attacks.candidates import top_candidates
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.budget import Budget
 
@@ -78,7 +79,7 @@ class LocalSearch(Attack):
         trace.step(gradient.loss)
         order = gradient.at(flips).argsort().tolist()
         removals: list[tuple[int, ...]] = [(position,) for position in order[: self.patience]]
-        if flips.size(1) < budget.total:
+        if budget.after(flips).total > 0:
             # As long as budget is left, a flip can be added without removing another.
             removals.insert(0, ())
         removals += combinations(order[:_REMOVED_IN_PAIRS], 2)
@@ -104,9 +105,9 @@ class LocalSearch(Attack):
 
     def _additions(self, target: Target, budget: Budget, flips: Tensor) -> list[Tensor]:
         """Return the flips extended by each of the pairs of largest gradient."""
-        usable = budget.after(flips).usable
-        if usable is not None and usable.numel() < 2:
+        left = budget.after(flips)
+        if not left.allows_flips:
             return []
         gradient = target.engine(self.loss)(flips, target.ones(flips.size(1)))
-        pairs = gradient.top(self.candidates, among=usable, exclude=flips).pairs
+        pairs = top_candidates(gradient, self.candidates, left, exclude=flips).pairs
         return [torch.cat([flips, pair[:, None]], dim=1) for pair in pairs.T]

@@ -13,10 +13,13 @@ from torch import Tensor
 from edgeproof._checks import check_pairs
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch, threshold_search
+from edgeproof.kernels.reference_greedy import cost_of, take_in_order
 from edgeproof.propagation.pairs import Pairs
 
 # The local projection counts in steps of 2**-36: sums of integers are the same in any order, on any device.
 _UNIT = 1 << 36
+# Bisection steps of the projection with costs: as many as double precision has bits.
+_BISECTIONS = 64
 
 
 def project_global_reference(p: Tensor, budget: float) -> Tensor:
@@ -97,6 +100,40 @@ def project_global(p: Tensor, budget: float) -> Tensor:
     return threshold_search.subtract_threshold(p, ends, limit, largest)
 
 
+def project_global_costs(p: Tensor, cost: Tensor, budget: float) -> Tensor:
+    r"""Project onto the box [0, 1] with a bounded sum of costs (Euclidean projection).
+
+    .. math::
+        \Pi(p) = \arg\min_x \lVert x - p \rVert^2 \quad\text{s.t.}\quad \sum_i c_i x_i \le \Delta,\; 0 \le x_i \le 1.
+
+    The solution is :math:`x_i = \min(\max(p_i - \lambda c_i, 0), 1)` with the smallest :math:`\lambda \ge 0` that keeps the
+    budget, found by bisection in double precision.
+
+    Args:
+        p: Finite values, shape ``[b]``.
+        cost: Positive cost :math:`c` of each value, shape ``[b]``.
+        budget: Maximum sum of costs :math:`\Delta \ge 0`.
+
+    >>> project_global_costs(torch.tensor([0.9, 0.8, -0.3]), torch.tensor([1, 2, 1]), 1.0)
+    tensor([0.6000, 0.2000, 0.0000])
+    """
+    if not budget >= 0:
+        raise ValueError(f"expected a budget >= 0, got {budget}")
+    if not bool(p.isfinite().all()):
+        raise ValueError("expected finite values to project")
+    positive = (p > 0).nonzero().squeeze(1)
+    values, weights = p[positive].double(), cost[positive].double()
+    if float((values.clamp(max=1) * weights).sum()) <= budget:
+        return p.clamp(0, 1)
+    low, high = values.new_zeros(()), (values / weights).amax()
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        exceeds = ((values - middle * weights).clamp(0, 1) * weights).sum() > budget
+        low, high = torch.where(exceeds, middle, low), torch.where(exceeds, high, middle)
+    projected = (values - high * weights).clamp(0, 1)
+    return torch.zeros_like(p).index_copy_(0, positive, projected.to(p.dtype))
+
+
 def project_global_nosync(p: Tensor, budget: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`project_global` without a host-device sync.
 
@@ -126,7 +163,8 @@ def project_local(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
 
     and either keeps :math:`\hat p_{uv}` or sets it to 0. Pairs are visited in descending order of :math:`p`, ties in their
     given order, until one does not fit into the remaining global budget. Time :math:`O(b \log b)`. Values are counted in
-    steps of :math:`2^{-36}`, rounded up.
+    steps of :math:`2^{-36}`, rounded up. With costs, values count with their costs, pairs are visited in descending order of
+    :math:`p` per cost, and those that do not fit are skipped.
 
     Args:
         p: Finite values, shape ``[b]``.
@@ -179,8 +217,8 @@ def fixed_point_budget(budget: Budget, num_nodes: int, num_pairs: int, device: t
 def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
     r"""Choose at most :math:`\Delta` discrete flips: those of largest ``p > 0`` that fit the budget.
 
-    Greedy like :func:`project_local`, but every pair has weight 1. Without local budgets, the result is exact: the
-    :math:`\Delta` largest values.
+    Greedy like :func:`project_local`, but every pair has weight 1. Without local budgets and costs, the result is exact: the
+    :math:`\Delta` largest values. Pairs that the budget's constraints do not permit are never chosen.
 
     Args:
         p: Finite values, shape ``[b]``.
@@ -199,6 +237,9 @@ def discretize(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> Tensor:
 
 def discretize_rows(p: Tensor, pairs: Pairs | Tensor, budget: Budget) -> list[Tensor]:
     """Apply :func:`discretize` to every row of ``p``, shape ``[rows, b]``, without a host-device sync per row."""
+    if budget.permitted is not None:
+        both = pairs.both if isinstance(pairs, Pairs) else pairs
+        p = torch.where(budget.permits(both), p, torch.zeros_like(p))
     kept = _greedy_mask(p, pairs, budget, whole=True)
     return list(kept.nonzero()[:, 1].split(kept.sum(dim=1).tolist()))
 
@@ -217,10 +258,36 @@ def _greedy_mask(p: Tensor, pairs: Pairs | Tensor, budget: Budget, *, whole: boo
         raise ValueError(f"expected one value per pair, shape {list(u.shape)}, got {list(p.shape[1:])}")
     if not p.numel():
         return torch.zeros_like(p, dtype=torch.bool)
+    if not budget.unit_costs:
+        cost = budget.cost(torch.stack([u, v]))
+        return torch.stack([_take_by_cost(row, cost, u, v, budget, num_nodes, whole) for row in p])
     total, local = fixed_point_budget(budget, num_nodes, u.numel(), p.device)
     kept, finite = dispatch.take_largest(p.detach(), u, v, total, local, _UNIT, whole=whole)
     if not bool(finite):
         raise ValueError("expected finite values to project")
+    return kept
+
+
+def _take_by_cost(p: Tensor, cost: Tensor, u: Tensor, v: Tensor, budget: Budget, num_nodes: int, whole: bool) -> Tensor:
+    """Return the mask of pairs taken in descending order of value per cost; pairs that do not fit are skipped."""
+    if not bool(p.isfinite().all()):
+        raise ValueError("expected finite values to project")
+    total, local = fixed_point_budget(budget, num_nodes, int(cost.sum()), p.device)
+    left, kept = int(total), torch.zeros_like(p, dtype=torch.bool)
+    order = (p / cost).argsort(descending=True, stable=True)
+    # Costs above the total do not fit, and their products could overflow.
+    order = order[(p[order] > 0) & (cost[order] <= budget.total)]
+    units = cost_of(p[order], _UNIT, whole) * cost[order]
+    exhausted = True
+    while exhausted and order.numel():
+        # The search ends at the first pair that exceeds the total: continue with the pairs that still fit.
+        taken, exhausted = take_in_order(units, u[order], v[order], left, local)
+        kept[order[taken]] = True
+        left -= int(units[taken].sum())
+        ends = torch.cat([u[order[taken]], v[order[taken]]])
+        local = local.index_add(0, ends, -units[taken].repeat(2))
+        fits = ~taken & (units <= left) & (units <= local[u[order]]) & (units <= local[v[order]])
+        order, units = order[fits], units[fits]
     return kept
 
 

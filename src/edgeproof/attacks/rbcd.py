@@ -26,7 +26,8 @@ from edgeproof._checks import check_bool, check_int, check_positive
 from edgeproof.attacks._recording import run_recorded
 from edgeproof.attacks.base import AttackTrace, Target, WarmStarting, num_usable_pairs
 from edgeproof.attacks.blocks import Block, resample, sample_block
-from edgeproof.attacks.projections import discretize_rows, project_global, project_local
+from edgeproof.attacks.candidates import Candidates, numbers_among
+from edgeproof.attacks.projections import discretize_rows, project_global, project_global_costs, project_local
 from edgeproof.budget import Budget
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
@@ -107,7 +108,8 @@ def ascend(
     """
     engine = target.engine(steps.loss)
     result = None
-    if target.records_steps(steps.loss):
+    # Recorded steps draw from all pairs of usable nodes.
+    if block.candidates is None and target.records_steps(steps.loss):
         result = run_recorded(target, block, budget, steps, generator=generator, trace=trace, best=best)
     if result is None:
         for step in range(1, steps.count + 1):
@@ -123,8 +125,7 @@ def ascend(
             del gradient
             trace.phase("scores")
             # Sec. 4, step (3): P_t <- Pi(S_t)
-            p = project_local(s, block.pairs, budget) if steps.greedy else project_global(s, budget.total)
-            block = block.with_flip(p)
+            block = block.with_flip(_project(s, block.pairs, budget, steps.greedy))
             trace.phase("projection")
             if steps.block_size is not None and step < steps.count:
                 # Sec. 4, step (1): all pairs of weight zero, and at least half of the block, are resampled.
@@ -136,18 +137,26 @@ def ascend(
     return result
 
 
+def _project(s: Tensor, pairs: Pairs, budget: Budget, greedy: bool) -> Tensor:
+    if greedy:
+        return project_local(s, pairs, budget)
+    if budget.unit_costs:
+        return project_global(s, budget.total)
+    return project_global_costs(s, budget.cost(pairs.both), budget.total)
+
+
 def initial_block(
     target: Target, budget: Budget, size: int, start: Tensor | None, *, generator: torch.Generator
 ) -> Block:
     """Sample the first block; flips to start from are part of it, with weight 1."""
     n, nodes, dtype = target.num_nodes, budget.usable, target.data.x.dtype
+    candidates = Candidates.of(budget, n)
     if start is None or not start.numel():
-        return sample_block(n, size, generator=generator, nodes=nodes, dtype=dtype)
+        return sample_block(n, size, generator=generator, nodes=nodes, candidates=candidates, dtype=dtype)
+    pairs = Pairs(start[0], start[1], n)
     # Pairs are numbered among the usable nodes.
-    ends = start if nodes is None else torch.searchsorted(nodes, start)
-    number = Pairs(ends[0], ends[1], n if nodes is None else nodes.numel()).number
-    flipped = Block(number, Pairs(start[0], start[1], n), torch.ones_like(start[0], dtype=dtype), nodes)
-    return resample(flipped, size, generator=generator)
+    number, ones = numbers_among(pairs, nodes), torch.ones_like(start[0], dtype=dtype)
+    return resample(Block(number, pairs, ones, nodes, candidates), size, generator=generator)
 
 
 def discretize_by_sampling(

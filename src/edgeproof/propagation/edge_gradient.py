@@ -106,8 +106,7 @@ class EdgeGradient:
             options: Sizes of the search, which do not affect the result.
         """
         check_int(1, k=k)
-        if not bool(self.loss.isfinite()):
-            raise ValueError(f"expected a finite loss, got {float(self.loss)}: its gradients cannot be ranked")
+        self.check_finite()
         nodes = torch.arange(self.engine.num_nodes, device=self.logits.device)
         if among is not None:
             nodes = node_ids(among, self.engine.data, what="among").sort().values
@@ -115,6 +114,11 @@ class EdgeGradient:
         if exclude is not None:
             excluded = self._ordered(exclude).key.unique()
         return search(self, int(k), nodes, excluded, options or SearchOptions())
+
+    def check_finite(self) -> None:
+        """Raise unless the loss is finite: gradients of others cannot be ranked."""
+        if not bool(self.loss.isfinite()):
+            raise ValueError(f"expected a finite loss, got {float(self.loss)}: its gradients cannot be ranked")
 
     def _ordered(self, pairs: Tensor | Pairs) -> Pairs:
         """Check pairs and put the smaller node id first; given as a tensor, they keep their order and repeats."""

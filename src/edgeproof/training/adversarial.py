@@ -137,7 +137,7 @@ class Adversary:
         self.target.refresh()
         budget = self.budget
         if budget_fraction != 1:
-            budget = Budget(round(budget_fraction * self.budget.total), self.budget.local)
+            budget = replace(self.budget, total=round(budget_fraction * self.budget.total))
         # One seed per epoch: a resumed run needs no generator state.
         generator = torch.Generator(self.target.device).manual_seed(self.seed * _MAX_EPOCHS + epoch)
         try:
