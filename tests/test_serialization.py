@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from fuzz.files import KINDS
 from safetensors.torch import save_file
 from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof import serialization
+from edgeproof.certificates import Certificate
 
 
 @pytest.mark.parametrize("name", ep.models.available())
@@ -100,20 +105,92 @@ def test_loading_invalid_header_raises(changes: dict[str, object], message: str,
         ep.load(path)
 
 
-def test_failed_write_keeps_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "model.safetensors"
+def written_without_digest(path: Path) -> None:
+    """Write a file as edgeproof 0.1.0 did."""
     model = ep.models.GCN(5, 3)
-    ep.save(model, path)
-    before = path.read_bytes()
+    save_file(model.state_dict(), path, metadata={"edgeproof": json.dumps(header())})
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(serialization, "save_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        ep.save(ep.models.GCN(5, 3), path)
+def test_files_of_the_first_layout_without_digest_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    written_without_digest(path)
+    assert repr(ep.load(path)) == repr(ep.models.GCN(5, 3))
+
+
+def test_files_without_a_digest_that_their_layout_requires_are_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    ep.save(ep.models.GCN(5, 3), path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"sha256"', b'"sha255"'))
+    with pytest.raises(ValueError, match="is damaged: it has no digest"):
+        ep.load(path)
+    # The layout is part of the digest.
+    path.write_bytes(content.replace(b"layout", b"lay0ut"))
+    with pytest.raises(ValueError, match="is damaged: its content does not match its digest"):
+        ep.load(path)
+    path.write_bytes(content.replace(b'layout\\": 2', b'layout\\": 7'))
+    with pytest.raises(ValueError, match=r"got layout 7 in .*: upgrade edgeproof"):
+        ep.load(path)
+
+
+def test_changed_parameter_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    ep.save(ep.models.GCN(5, 3), path)
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: its content does not match its digest"):
+        ep.load(path)
+
+
+def test_deeply_nested_metadata_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"weight": torch.zeros(3)}, path, metadata={"edgeproof": "[" * 200_000})
+    with pytest.raises(ValueError, match="is damaged or not a safetensors file"):
+        ep.load(path)
+
+
+def test_tensors_are_copied_when_read(tmp_path: Path) -> None:
+    """Mapped tensors of a file that is truncated later would end the process with SIGBUS."""
+    path = tmp_path / "large.safetensors"
+    serialization.write_tensors(path, {"zeros": torch.zeros(1 << 16)}, {})
+    _, tensors = serialization.read_tensors(path)
+    with path.open("r+b") as file:
+        file.truncate(100)
+    assert float(tensors["zeros"].sum()) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of file sizes")
+@pytest.mark.parametrize("name", [*KINDS, "plot"])
+def test_full_disk_keeps_the_previous_file_and_names_it(name: str, tmp_path: Path) -> None:
+    path, certificate = tmp_path / f"0-file{KINDS[name].suffix if name in KINDS else '.svg'}", tmp_path / "certificate"
+    KINDS["certificate"].write(certificate, 0)
+
+    def write(seed: int) -> None:
+        if name == "plot":
+            Certificate.load(certificate).plot(path)
+        else:
+            KINDS[name].write(path, seed)
+
+    write(0)
+    before, files = path.read_bytes(), sorted(tmp_path.rglob("*"))
+    with small_files_only(200), pytest.raises(OSError, match=r"cannot write .*: File too large"):
+        write(8)
     assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+@contextmanager
+def small_files_only(size: int) -> Iterator[None]:
+    """Let writes beyond a size fail, as on a full disk."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_header_is_json(tmp_path: Path) -> None:

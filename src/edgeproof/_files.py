@@ -17,6 +17,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     After a crash, a full disk or a kill, ``path`` still has its previous content.
 
+    Raises:
+        OSError: If the file cannot be written, as on a full disk; the message names ``path``.
+
     >>> target = getfixture("tmp_path") / "note.txt"
     >>> with replacing(target) as temporary:
     ...     _ = temporary.write_text("complete")
@@ -24,11 +27,12 @@ def replacing(path: Path) -> Iterator[Path]:
     'complete'
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        temporary = Path(name)
+        os.close(handle)
         yield temporary
         # mkstemp creates files that only the owner can read; use the permissions of an ordinary new file.
         umask = os.umask(0)
@@ -37,14 +41,23 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        kept = "; the previous file is unchanged" if path.is_file() else ""
+        raise OSError(f"cannot write {path}: {error.strerror or error}{kept}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def is_graph_file(name: str) -> bool:

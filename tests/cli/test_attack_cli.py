@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,12 +149,24 @@ def test_missing_and_damaged_models(run: Run, model: str) -> None:
     assert "expected --dataset" in err
 
 
+def test_model_that_differs_from_its_result_file_is_rejected(run: Run, model: str) -> None:
+    """Otherwise its accuracies would be printed beside the settings of another model."""
+    changed = ep.load(model)
+    with torch.no_grad():
+        next(changed.parameters()).mul_(-1)
+    ep.save(changed, model)
+    for command in ("attack", "evaluate", "certify"):
+        code, _, err = run(command, "--model", model, "-q")
+        assert code == 1
+        assert "model.safetensors is not the model that its result file model.safetensors.json describes" in err
+    Path(model + ".json").unlink()
+    assert run("attack", "--model", model, "--dataset", "csbm", "--attack", "RandomFlips", "-q")[0] == 0
+
+
 def test_unknown_training_split_is_rejected(run: Run, model: str) -> None:
     """Test nodes of another split may be training nodes of the model."""
-    beside = Path(model + ".json")
-    values = json.loads(beside.read_text())
-    values["split"]["fingerprint"] = "0" * 16
-    beside.write_text(json.dumps(values))
+    trained = Result.read(model + ".json")
+    replace(trained, split={**trained.split, "fingerprint": "0" * 16}).write(model + ".json")
     code, _, err = run("attack", "--model", model, "--set", "steps=2")
     assert code == 1
     assert "cannot reconstruct the split of csbm that the model was trained on" in err

@@ -12,6 +12,7 @@ import torch
 
 import edgeproof as ep
 from edgeproof.evaluation.result import Result, Score, describe_environment, describe_model, describe_split
+from edgeproof.serialization import json_digest
 from edgeproof.splits import Split
 
 
@@ -72,11 +73,32 @@ def test_damaged_result_files_are_refused(result: Result, tmp_path: Path) -> Non
     result.write(path)
     values = json.loads(path.read_text())
     for change, message in (
-        ({"schema": 99}, "schema 99, expected at most 2"),
+        ({"schema": 99}, "schema 99, expected at most 3"),
         ({"scores": [{"nodes": "test"}]}, "is not a result file"),
         ({"scores": [{"nodes": "test", "attack": "clean", "epsilon": 0, "accuracy": 75.0}]}, "0 <= accuracy <= 1"),
         ({"surprise": 1}, "unexpected .'surprise'"),
     ):
-        path.write_text(json.dumps({**values, **change}))
+        changed = {**values, **change}
+        changed["digest"] = json_digest({name: value for name, value in changed.items() if name != "digest"})
+        path.write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):
             Result.read(path)
+
+
+def test_result_files_are_compared_with_their_digest(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    result.write(path)
+    values = json.loads(path.read_text())
+    # White space and the order of entries are not part of the content.
+    path.write_text(json.dumps(dict(reversed(values.items()))))
+    assert Result.read(path) == result
+    path.write_text(json.dumps({**values, "seed": 7}))
+    with pytest.raises(ValueError, match="is damaged or was edited: its content does not match its digest"):
+        Result.read(path)
+    del values["digest"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"missing \['digest'\]"):
+        Result.read(path)
+    # Files of schema 2 were written before digests.
+    path.write_text(json.dumps({**values, "schema": 2}))
+    assert Result.read(path) == result

@@ -11,10 +11,11 @@ from edgeproof.evaluation.result import Result, Score
 from edgeproof.experiments.identity import VERSION
 from edgeproof.experiments.measurements import radii
 from edgeproof.experiments.report_runs import read_runs
-from edgeproof.experiments.store import SCHEMA, Record, Store, digest_of
+from edgeproof.experiments.store import SCHEMA, Record, Store
 from edgeproof.report import ThreatModel, render
 from edgeproof.report.groups import group
 from edgeproof.report.text import warnings
+from edgeproof.serialization import json_digest
 
 EXPERIMENTS = Path(__file__).parents[2] / "results" / "experiments"
 FILTER = {"gamma": [0.5, 0.5], "self_loops": True, "density": [0.5, 0.5], "mean_frequency": 0.3}
@@ -44,7 +45,7 @@ def put_attack(store: Store, accuracies: list[list[float]], run: dict[str, Any],
         ('{"identity": {}, "schema": 1}', "expected schema 3, got 1"),
         (f'{{"identity": {{}}, "schema": {SCHEMA}}}', "its content has changed"),
         (
-            json.dumps({"schema": SCHEMA, "digest": digest_of({"identity": {}}), "identity": {}}),
+            json.dumps({"schema": SCHEMA, "digest": json_digest({"identity": {}}), "identity": {}}),
             "is not a result file of an edgeproof command",
         ),
     ],
@@ -74,7 +75,7 @@ def test_damaged_records_raise(tmp_path: Path, changes: dict[str, Any], message:
     content = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("schema", "digest")}
     # With a new digest: otherwise every change fails the digest check.
     changed = {**content, **changes}
-    file.write_text(json.dumps({"schema": SCHEMA, "digest": digest_of(changed), **changed}))
+    file.write_text(json.dumps({"schema": SCHEMA, "digest": json_digest(changed), **changed}))
     with pytest.raises(ValueError, match=message) as caught:
         read_runs([file])
     assert str(file) in str(caught.value)

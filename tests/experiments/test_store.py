@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from edgeproof.experiments import Record, Store, StoreWarning
 from edgeproof.experiments.identity import VERSION, key_of
 from edgeproof.experiments.measurements import radii
-from edgeproof.experiments.store import SCHEMA, digest_of
+from edgeproof.experiments.store import SCHEMA
+from edgeproof.serialization import json_digest
 
 
 def identity(kind: str = "clean", seed: int = 0, dataset: str = "csbm", **entries: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def damage_file(path: Path, damage: Callable[[str], str]) -> None:
     except (ValueError, TypeError, RecursionError):
         path.write_text(text)
         return
-    digest = digest_of({name: value for name, value in changed.items() if name != "schema"})
+    digest = json_digest({name: value for name, value in changed.items() if name != "schema"})
     path.write_text(json.dumps({**changed, "digest": digest}))
 
 
@@ -223,14 +224,14 @@ def test_missing_entries_and_unknown_kinds_are_named(store: Store) -> None:
 
 def test_failed_write_keeps_the_previous_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(record())
-    write = Path.write_text
+    write = Path.write_bytes
 
-    def fails(self: Path, text: str, **named: Any) -> int:
-        write(self, text[:20], **named)
+    def fails(self: Path, content: bytes) -> int:
+        write(self, content[:20])
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", fails)
+        patch.setattr(Path, "write_bytes", fails)
         with pytest.raises(OSError, match="no space left"):
             store.put(record(accuracy=0.9))
     assert store.get(record().identity) == record()

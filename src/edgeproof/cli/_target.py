@@ -111,7 +111,10 @@ def load_target(
     fixes: Fixes,
 ) -> EvalTarget:
     """Load the model and the graph; options that are None default to the model's result file."""
-    network = _load_model(model).to(device).eval()
+    network = _load_model(model)
+    if trained is not None:
+        _check_fingerprint(network, model, trained)
+    network = network.to(device).eval()
     if trained is not None and (dataset, split, split_seed) == (None, None, None):
         graph = _training_graph(trained)
         views = _training_split(trained, root, graph)
@@ -127,6 +130,17 @@ def load_target(
     views = views.to(device)
     _check_model_fits(network, views.test.data)
     return EvalTarget(network, views, graph, trained.training if trained is not None else {}, seen)
+
+
+def _check_fingerprint(network: nn.Module, model: str, trained: Result) -> None:
+    """Raise unless the parameters are those that the result file of the model describes."""
+    # Result files of edgeproof 0.1.0 may have no fingerprint.
+    expected, found = trained.model.get("fingerprint"), describe_model(network)["fingerprint"]
+    if expected not in (None, found):
+        raise ValueError(
+            f"{model} is not the model that its result file {model}.json describes: it has the fingerprint {found} instead of "
+            f"{expected}. Train it again, or remove the result file and pass --dataset"
+        )
 
 
 def _num_seen(trained: Result, split: Split, root: Path | None) -> int | None:

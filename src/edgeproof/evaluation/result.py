@@ -22,14 +22,15 @@ from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof._tensors import fingerprint
 from edgeproof._version import __version__
 from edgeproof.models import GraphModel
+from edgeproof.serialization import json_digest
 from edgeproof.splits import Split
 
 if TYPE_CHECKING:
     from edgeproof.datasets.simplify import Fixes
 
-SCHEMA = 2
-# Keys missing from each schema; they take their defaults.
-_MISSING_KEYS = {1: {"threat", "warnings"}, 2: set[str]()}
+SCHEMA = 3
+# Keys missing from each schema; they take their defaults. Without a digest, only types and ranges of values are checked.
+_MISSING_KEYS = {1: {"threat", "warnings", "digest"}, 2: {"digest"}, 3: set[str]()}
 _TYPES = {
     **dict.fromkeys(("command", "dataset"), str),
     **dict.fromkeys(("split", "model", "training", "environment", "threat"), dict),
@@ -115,12 +116,13 @@ class Result(TabularResult):
         )
 
     def write(self, path: str | Path) -> None:
-        """Write a JSON file atomically."""
-        write_text(Path(path), json.dumps(asdict(self), indent=2) + "\n")
+        """Write a JSON file with a digest of all entries, atomically."""
+        entries = {**asdict(self), "schema": SCHEMA}
+        write_text(Path(path), json.dumps({**entries, "digest": json_digest(entries)}, indent=2) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Result:
-        """Read a JSON file; raise ``ValueError`` if it is not a valid result file."""
+        """Read a JSON file; raise ``ValueError`` if it is not a valid result file, or has changed since it was written."""
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
@@ -129,10 +131,13 @@ class Result(TabularResult):
         schema = values.get("schema", SCHEMA) if isinstance(values, dict) else SCHEMA
         if not isinstance(schema, int) or schema not in _MISSING_KEYS:
             raise ValueError(f"{path} has schema {schema}, expected at most {SCHEMA}")
-        expected = {entry.name for entry in fields(cls)} - _MISSING_KEYS[schema]
+        expected = {*(entry.name for entry in fields(cls)), "digest"} - _MISSING_KEYS[schema]
         if keys != expected:
             missing, unexpected = sorted(expected - keys), sorted(keys - expected)
             raise ValueError(f"{path} is not a result file: missing {missing}, unexpected {unexpected}")
+        digest = values.pop("digest", None)
+        if digest != json_digest(values) and "digest" in expected:
+            raise ValueError(f"{path} is damaged or was edited: its content does not match its digest")
         for name, expected_type in _TYPES.items():
             if name in values and not isinstance(values[name], expected_type):
                 raise ValueError(

@@ -7,7 +7,6 @@ both forms, and a loose file takes precedence. Damaged entries are reported and 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeproof._files import replacing, write_text
+from edgeproof._files import write_bytes, write_text
 from edgeproof._warnings import EdgeproofWarning, warn
 from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
 from edgeproof.experiments.identity import canonical, key_of
 from edgeproof.experiments.schema import check_values
+from edgeproof.serialization import json_digest
 
 try:
     import fcntl
@@ -91,7 +91,7 @@ class Record:
         schema = content.pop("schema", None)
         if schema != SCHEMA:
             raise ValueError(f"expected schema {SCHEMA}, got {schema!r}")
-        if content.pop("digest", None) != digest_of(content):
+        if content.pop("digest", None) != json_digest(content):
             raise ValueError("its content has changed since it was written")
         record = cls(**content)
         for name, kind in _TYPES.items():
@@ -110,12 +110,7 @@ class Record:
         """Return the serialized record."""
         # Convert as JSON does: keys that are not strings become strings.
         entries = json.loads(json.dumps(asdict(self)))
-        return {"schema": SCHEMA, **entries, "digest": digest_of(entries)}
-
-
-def digest_of(content: Mapping[str, Any]) -> str:
-    """Return a hash of all entries."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return {"schema": SCHEMA, **entries, "digest": json_digest(entries)}
 
 
 class Store:
@@ -250,8 +245,7 @@ def _write_lines(path: Path, records: Iterable[Record]) -> None:
     content = "".join(f"{line}\n" for line in lines).encode()
     if path.exists() and path.read_bytes() == content:
         return
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, content)
 
 
 def _read_loose(path: Path) -> Record | None:

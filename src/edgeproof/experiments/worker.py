@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from edgeproof._files import replacing
+from edgeproof._files import write_bytes
 from edgeproof._warnings import warn
 from edgeproof.analysis import Coefficients
 from edgeproof.certificates import CountsPart
@@ -242,9 +242,7 @@ def keep(product: Product, store: Store, log_dir: Path | None = None) -> None:
         log_dir: Folder for TensorBoard logs of trainings, one subfolder each.
     """
     if product.model is not None:
-        path = store.model_path(product.record.identity)
-        with replacing(path) as temporary:
-            temporary.write_bytes(product.model)
+        write_bytes(store.model_path(product.record.identity), product.model)
     if log_dir is not None and product.epochs:
         with TensorBoardLog(log_dir / _log_name(product.record)) as log:
             for epoch in product.epochs:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from edgeproof._files import check_writable, replacing
+from edgeproof._files import check_writable, write_bytes
 from edgeproof._version import __version__
 from edgeproof.report._html import Html, join, json_block, tag
 from edgeproof.report.groups import group
@@ -88,9 +88,7 @@ def write(
     path = Path(path)
     check_writable(path)
     # Commands may contain file names that are not valid Unicode.
-    content = render(runs, title=title, command=command).encode("utf-8", "replace")
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, render(runs, title=title, command=command).encode("utf-8", "replace"))
 
 
 def _section(section: Section) -> Html:
