@@ -72,6 +72,24 @@ class Constraints:
                 f"expected costs as a function or a tuple of pairs and costs, got {type(self.costs).__name__}"
             )
 
+    @property
+    def description(self) -> str:
+        """Constraints in words; pairs and nodes are identified by a hash.
+
+        >>> Constraints("additions", forbidden=torch.tensor([3, 5])).description
+        'allowed: additions; forbidden: 2 nodes [6a9737d6]'
+        """
+        parts = [
+            f"{name}: {', '.join(map(_describe_selection, getattr(self, name)))}"
+            for name in ("allowed", "forbidden")
+            if getattr(self, name)
+        ]
+        if isinstance(self.costs, tuple):
+            parts.append(f"costs of {self.costs[1].numel()} pairs [{fingerprint(self.costs)[:8]}]")
+        elif self.costs is not None:
+            parts.append(f"costs by {_describe_function(self.costs)}")
+        return "; ".join(parts)
+
     def on(self, data: Data) -> PermittedPairs:
         """Return the permitted pairs of a graph.
 
@@ -244,6 +262,22 @@ def _check_selection(name: str, selection: object) -> None:
         f"expected {name} as 'additions', 'deletions', pairs of shape [2, pairs], node ids, a mask of nodes, or a function on "
         f"pairs, got {got}"
     )
+
+
+def _describe_selection(selection: Selection) -> str:
+    if isinstance(selection, str):
+        return selection
+    if not isinstance(selection, Tensor):
+        return _describe_function(selection)
+    if selection.dim() == 2:
+        count = f"{selection.size(1)} pairs"
+    else:
+        count = f"{int(selection.sum()) if selection.dtype == torch.bool else selection.numel()} nodes"
+    return f"{count} [{fingerprint([selection])[:8]}]"
+
+
+def _describe_function(function: object) -> str:
+    return f"function {getattr(function, '__qualname__', type(function).__name__)}"
 
 
 def _check_cost_table(pairs: Tensor, costs: Tensor) -> None:

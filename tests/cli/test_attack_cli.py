@@ -59,6 +59,46 @@ def test_attack_writes_result_and_graphs(run: Run, model: str) -> None:
         assert result.score("test", "LRBCD", epsilon) == accuracy
 
 
+def test_constraints_of_attack_and_evaluate(run: Run, model: str) -> None:
+    split = ep.splits.inductive(ep.datasets.load("csbm"), 2)
+    edges = set(map(tuple, split.test.data.edge_index.T.tolist()))
+    allowed = [(int(node), other) for node in split.test.nodes[:20] for other in range(5) if other != int(node)]
+    Path("pairs.csv").write_text("# pairs\n" + "".join(f"{u},{v}\n" for u, v in allowed), encoding="utf-8")
+    common = ("--model", model, "-e", "0.05", "--additions-only", "--allowed", "pairs.csv", "--quiet")
+    assert run("attack", "--attack", "FGSM", "--graph", "perturbed.npz", *common)[0] == 0
+    changed = set(map(tuple, ep.datasets.read_npz("perturbed.npz").edge_index.T.tolist())) ^ edges
+    assert changed
+    assert changed.isdisjoint(edges)
+    assert {pair for pair in changed if pair in allowed or pair[::-1] in allowed} == changed
+    assert Result.read("attack.json").threat["constraints"].startswith("allowed: additions, 100 pairs")
+    assert run("evaluate", "--attack", "FGSM", *common)[0] == 0
+    assert Result.read("evaluation.json").score("test", "FGSM", 0.05) == Result.read("attack.json").score(
+        "test", "FGSM", 0.05
+    )
+    # Another threat model, so the report does not merge it with an attack without constraints.
+    assert run("attack", "--model", model, "--attack", "FGSM", "-e", "0.05", "--out", "free.json", "--quiet")[0] == 0
+    (merged,) = ep.report.read(["attack.json", "free.json"])
+    assert [table.constraints[:18] for table in merged.attacks] == ["allowed: additions", ""]
+    assert "Constraints on the flips: allowed: additions, 100 pairs" in ep.report.render(merged)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--additions-only", "--deletions-only"), "--additions-only or --deletions-only, got both"),
+        (("--allowed", "nowhere.csv"), "nowhere.csv"),
+        (("--allowed", "words.csv"), "two node ids in line 1 of words.csv, got 'one two'"),
+        (("--allowed", "far.csv"), "ids of nodes in the graph under attack, got 1 others, such as 99999"),
+    ],
+)
+def test_invalid_constraints_are_reported(run: Run, model: str, arguments: tuple[str, ...], message: str) -> None:
+    Path("words.csv").write_text("one two\n", encoding="utf-8")
+    Path("far.csv").write_text("0 99999\n", encoding="utf-8")
+    code, _, err = run("attack", "--model", model, "--quiet", *arguments)
+    assert code == 1
+    assert message in err
+
+
 def test_evaluate_runs_chosen_attacks(run: Run, model: str) -> None:
     code, out, _ = run(
         "evaluate", "--model", model, "-e", "0.1", "--attack", "FGSM", "--attack", "DICE", "--graph", "worst.npz", "-q"

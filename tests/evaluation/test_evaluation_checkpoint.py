@@ -164,6 +164,7 @@ def test_killed_evaluation_resumes_to_the_same_result(split: Split, tmp_path: Pa
         ({"seed": 3}, "seed"),
         ({"epsilons": [0.1]}, "budgets"),
         ({"local": 0.5}, "budgets"),
+        ({"constraints": ep.Constraints("additions")}, "constraints"),
         ({"attacks": ATTACKS[:2]}, "attacks"),
         ({"attacks": "standard", "effort": "quick"}, "attacks"),
         ({"model": ep.models.build("GCN", 21, 2, seed=1)}, "model"),

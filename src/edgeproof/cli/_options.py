@@ -112,6 +112,15 @@ Epsilons = Annotated[
 Local = Annotated[
     float | None, typer.Option(help="Local budget as a fraction of each node's degree, such as 0.5. Default: None.")
 ]
+AdditionsOnly = Annotated[bool, typer.Option("--additions-only", help="Let the adversary only add edges.")]
+DeletionsOnly = Annotated[bool, typer.Option("--deletions-only", help="Let the adversary only delete edges.")]
+AllowedFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--allowed",
+        help="Text file of the pairs that may be flipped, two node ids of the dataset per line. Default: all pairs.",
+    ),
+]
 COUNT = typer.Option(
     help="Edges that epsilon is a fraction of: incident (as in the paper's tables) or half_degree (as in its text)."
 )

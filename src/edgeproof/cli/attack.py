@@ -11,9 +11,12 @@ import typer
 import edgeproof as ep
 from edgeproof._warnings import EdgeproofWarning, with_code
 from edgeproof.cli._options import (
+    AdditionsOnly,
+    AllowedFile,
     AttackName,
     Count,
     Dataset,
+    DeletionsOnly,
     Device,
     DropWeights,
     Epsilons,
@@ -41,6 +44,9 @@ def attack(
     epsilon: Epsilons = [0.1],  # noqa: B006
     local: Local = None,
     count: Count = "incident",
+    additions_only: AdditionsOnly = False,
+    deletions_only: DeletionsOnly = False,
+    allowed: AllowedFile = None,
     dataset: Dataset = None,
     split: SplitName = None,
     split_seed: SplitSeed = None,
@@ -70,12 +76,14 @@ def attack(
 
     Example: [bold]edgeproof attack --model model.safetensors --attack LRBCD -e 0.1 -e 0.25 --local 0.5[/]
     """
+    from edgeproof.cli._constraints import make_constraints, parse_flip_kind, read_pairs
     from edgeproof.cli._target import check_files, check_target, check_target_outputs, load_target, result_of
     from edgeproof.evaluation import AttackScore
     from edgeproof.evaluation.checks import budget_problems
     from edgeproof.evaluation.result import Score
 
     torch_device = parse_device(device)
+    kind, pairs = parse_flip_kind(additions_only, deletions_only), read_pairs(allowed)
     built = ep.attacks.build(attack, parse_settings(setting))
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
@@ -84,7 +92,8 @@ def attack(
     check_target_outputs((out, ep.report.nodes_file(out), *graphs), model, dataset, trained, root)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
-    budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count)
+    constraints = make_constraints(kind, pairs, view)
+    budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count, constraints=constraints)
     problems = tuple(with_code(code, message) for code, message in budget_problems(budgets, epsilon))
     with warnings.catch_warnings():
         # Printed below and stored in the result.
@@ -105,6 +114,7 @@ def attack(
         threat={
             "local": local,
             "count": count,
+            **({} if constraints is None else {"constraints": constraints.description}),
             "budgets": {str(value): result.budget.total for value, result in results.items()},
             "attacks": {name: repr(built)},
             "rows": [

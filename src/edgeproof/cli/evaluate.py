@@ -13,8 +13,11 @@ import typer
 import edgeproof as ep
 from edgeproof._catalog import ATTACKS, EFFORTS
 from edgeproof.cli._options import (
+    AdditionsOnly,
+    AllowedFile,
     Count,
     Dataset,
+    DeletionsOnly,
     Device,
     DropWeights,
     Epsilons,
@@ -48,6 +51,9 @@ def evaluate(
     epsilon: Epsilons = [0.05, 0.1, 0.25],  # noqa: B006
     local: Local = None,
     count: Count = "incident",
+    additions_only: AdditionsOnly = False,
+    deletions_only: DeletionsOnly = False,
+    allowed: AllowedFile = None,
     dataset: Dataset = None,
     split: SplitName = None,
     split_seed: SplitSeed = None,
@@ -97,9 +103,11 @@ def evaluate(
 
     Example: [bold]edgeproof evaluate --model model.safetensors -e 0.1 -e 0.25 --local 0.5[/]
     """
+    from edgeproof.cli._constraints import make_constraints, parse_flip_kind, read_pairs
     from edgeproof.cli._target import check_files, check_target, check_target_outputs, load_target, result_of
 
     torch_device = parse_device(device)
+    kind, pairs = parse_flip_kind(additions_only, deletions_only), read_pairs(allowed)
     attacks = [ep.attacks.build(name) for name in attack or []]
     check_name("effort", effort, EFFORTS)
     if attacks and effort != "standard":
@@ -114,6 +122,7 @@ def evaluate(
     check_target_outputs((out, ep.report.nodes_file(out), checkpoint, *graphs), model, dataset, trained, root)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
+    constraints = make_constraints(kind, pairs, view)
     with _resuming(checkpoint), warnings.catch_warnings():
         # Printed below and stored in the result.
         warnings.simplefilter("ignore", ep.evaluation.EvaluationWarning)
@@ -126,6 +135,7 @@ def evaluate(
             effort=effort,
             local=local,
             count=count,
+            constraints=constraints,
             baselines=target.split if baselines else None,
             seed=seed,
             checkpoint=checkpoint,
@@ -141,6 +151,7 @@ def evaluate(
         threat={
             "local": local,
             "count": count,
+            **({} if constraints is None else {"constraints": constraints.description}),
             "budgets": {str(row.epsilon): row.total for row in evaluation.rows},
             "attacks": {type(built).__name__: repr(built) for built in attacks} or "standard",
             "effort": evaluation.effort,

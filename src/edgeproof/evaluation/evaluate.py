@@ -21,6 +21,7 @@ from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
 from edgeproof.attacks.dice import DICE
 from edgeproof.budget import Budget, check_epsilon
+from edgeproof.constraints import Constraints
 from edgeproof.evaluation import checks
 from edgeproof.evaluation.baselines import baseline_accuracies
 from edgeproof.evaluation.checkpoint import Checkpoint
@@ -45,6 +46,7 @@ def evaluate(
     effort: str = "standard",
     local: float | Tensor | None = None,
     count: str = "incident",
+    constraints: Constraints | None = None,
     labels: Tensor | None = None,
     surrogate: nn.Module | None = None,
     baselines: Split | None = None,
@@ -71,6 +73,7 @@ def evaluate(
             With the same seed, more effort never gives a higher accuracy.
         local: Local budgets: a factor of the degree, or one number per node.
         count: Edges that epsilon is a fraction of.
+        constraints: Pairs that may be flipped, and the costs of flips. Default: all pairs at cost 1.
         labels: Correct labels of ``nodes``; by default the labels of ``data``.
         surrogate: Model to transfer flips from; by default the standard suite fits one to the predictions of ``model``.
         baselines: Split whose labelled nodes train the baselines that use no edges, a constant prediction and an MLP; None for
@@ -92,7 +95,7 @@ def evaluate(
     """
     epsilons = _check_epsilons(epsilons)
     target = make_target(model, data, nodes, labels, backend)
-    budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count)
+    budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count, constraints=constraints)
     steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
     # Errors in the file come before any long work.
     run = {} if checkpoint is None else _identity(target, budgets, steps, surrogate, baselines, seed)
@@ -133,6 +136,7 @@ def evaluate(
         count=count,
         effort=effort if isinstance(attacks, str) else None,
         baselines=saved.baselines or {},
+        constraints=constraints,
     )
 
 
@@ -183,6 +187,7 @@ def _identity(
         "nodes": fingerprint([target.nodes]),
         "labels": fingerprint([target.labels]),
         "budgets": [[budget.total, fingerprint([budget.local])] for budget in budgets],
+        "constraints": None if budgets[0].permitted is None else budgets[0].permitted.fingerprint,
         "attacks": [[step.kind, step.name, step.seed, step.starts, *_settings(step.attack)] for step in steps],
         "surrogate": None if surrogate is None else _parameters(surrogate),
         "baselines": None if baselines is None else baselines.fingerprint,

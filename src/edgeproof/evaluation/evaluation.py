@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.attacks.base import AttackResult
+from edgeproof.constraints import Constraints
 from edgeproof.evaluation.result import Score
 
 
@@ -47,6 +48,7 @@ class Evaluation(TabularResult):
         count: Edges that epsilon is a fraction of.
         effort: Effort of the suite; None for a list of attacks.
         baselines: Accuracies of the baselines, which do not depend on edges, by name; empty if not requested.
+        constraints: Constraints on flips; None for all pairs at cost 1.
     """
 
     clean_accuracy: float
@@ -58,6 +60,7 @@ class Evaluation(TabularResult):
     count: str
     effort: str | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
+    constraints: Constraints | None = None
 
     @property
     def epsilons(self) -> list[float]:
@@ -89,6 +92,7 @@ class Evaluation(TabularResult):
             "effort": self.effort,
             "local": self.local.tolist() if isinstance(self.local, Tensor) else self.local,
             "count": self.count,
+            "constraints": None if self.constraints is None else self.constraints.description,
             "warnings": list(self.warnings),
         }
 

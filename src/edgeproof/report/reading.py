@@ -166,6 +166,7 @@ def _check_values(run: Run) -> None:
         ("accuracy", run.clean, number),
         *(("local budget", table.local, (*number, str)) for table in run.attacks),
         *(("count", table.count, str) for table in run.attacks),
+        *(("constraints", table.constraints, str) for table in run.attacks),
         *(("effort", effort, str) for table in run.attacks for effort in table.efforts),
         *(("epsilon", row.epsilon, number) for row in rows),
         *(("accuracy", row.accuracy, number) for row in rows),
@@ -214,6 +215,7 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         checked=any(score.attack == "worst" for score in scores),
         # Lists of attacks, single attacks and older files have no effort.
         efforts=() if threat.get("effort") is None else (threat["effort"],),
+        constraints=threat.get("constraints") or "",
     )
     return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else ()}
 

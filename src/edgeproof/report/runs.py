@@ -28,10 +28,12 @@ class ThreatModel:
     Args:
         local: Local budget as a factor of the degree, ``"given"`` for individual budgets, ``"None"`` for no local budget.
         count: Edges that epsilon is a fraction of, see :meth:`edgeproof.Budget.from_epsilon`.
+        constraints: Description of the constraints on flips; empty without constraints.
     """
 
     local: str
     count: str
+    constraints: str = ""
 
 
 class AttackRow(NamedTuple):
@@ -66,6 +68,7 @@ class AttackTable:
         warnings: Warnings of the self-checks.
         checked: Whether the self-checks of an evaluation were run on all rows.
         efforts: Efforts of the suites that were run; see :func:`edgeproof.evaluate`.
+        constraints: Description of the constraints on flips; empty without constraints.
     """
 
     local: float | str | None
@@ -75,10 +78,11 @@ class AttackTable:
     warnings: tuple[str, ...] = ()
     checked: bool = False
     efforts: tuple[str, ...] = ()
+    constraints: str = ""
 
     @property
     def threat_model(self) -> ThreatModel:
-        return ThreatModel(str(self.local), self.count)
+        return ThreatModel(str(self.local), self.count, self.constraints)
 
     @property
     def epsilons(self) -> list[float]:
@@ -274,6 +278,7 @@ def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTa
         warnings=evaluation.warnings,
         checked=True,
         efforts=() if evaluation.effort is None else (evaluation.effort,),
+        constraints="" if evaluation.constraints is None else evaluation.constraints.description,
     )
 
 

@@ -70,6 +70,7 @@ def threat_model(kind: ThreatModel) -> list[str]:
         limits.get(
             kind.local, f"Local budget: edge flips at a node are at most {kind.local} times its degree, rounded down."
         ),
+        *([f"Constraints on the flips: {kind.constraints}."] if kind.constraints else []),
     ]
 
 

@@ -43,7 +43,8 @@ class Scenario(NamedTuple):
     def title(self) -> str:
         local = self.threat_model.local
         limits = {"None": "no local budget", "given": "individual local budgets"}
-        return f"{self.dataset}, {limits.get(local, f'local budget of {local} times the degree')}"
+        title = f"{self.dataset}, {limits.get(local, f'local budget of {local} times the degree')}"
+        return f"{title}, {self.threat_model.constraints}" if self.threat_model.constraints else title
 
     @property
     def epsilons(self) -> list[float]:
