@@ -45,7 +45,8 @@ class TrainConfig:
         select: Criterion for the best epoch: the lowest validation ``"loss"``, or the highest validation ``"accuracy"``, where
             the loss breaks ties.
         max_clean_drop: In adversarial training, how far the clean validation accuracy of the best epoch may lie below that
-            after the warm-up. Epochs with a larger drop are used only if all have one; 1 for no limit.
+            after the warm-up; a drop by one node is always allowed. Epochs with a larger drop are used only if all have one; 1
+            for no limit.
         validate_every: Number of epochs between validations. The last epoch is always validated.
         epsilon_warmup: Number of epochs over which the budget on the training graph rises linearly to its full size.
             Validation always uses the full budget.

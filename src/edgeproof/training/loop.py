@@ -40,6 +40,8 @@ from edgeproof.training.history import Epoch, History, Observer
 
 # Weight of the loss, which breaks ties: too small to outweigh one misclassified validation node.
 _TIE_BREAK = 1e-7
+# Rounding error of accuracies in float32.
+_ROUNDING = 1e-6
 # Larger than any difference of validation losses.
 _PENALTY = 1e6
 
@@ -81,10 +83,12 @@ def run_epochs(
     with _seeded(config.seed, model), progress_bar(type(model).__name__, num_epochs, show=show) as advance:
         # Warm-up epochs (lines 2 and 3) are negative. The best loss of a new state is infinite (line 1).
         state, initial = RunState(next_epoch=-config.warmup_epochs), _copy_state(model)
-        clean_accuracy = None
+        lowest_clean = None
         if threat is not None and config.max_clean_drop < 1:
             model.eval()
-            clean_accuracy = float(_measure("val", val, losses.get(config.loss))["val_accuracy"])
+            # Among few validation nodes, a single one is a larger fraction than max_clean_drop.
+            drop = max(config.max_clean_drop, 1 / val.nodes.numel()) + _ROUNDING
+            lowest_clean = float(_measure("val", val, losses.get(config.loss))["val_accuracy"]) - drop
         if file is not None and file.path.exists():
             state = file.restore(model, optimizer, average)
         guard = _FiniteGuard(model, initial, state, config.lr)
@@ -103,7 +107,7 @@ def run_epochs(
                 observe(record)
 
             if is_validated and epoch >= config.min_epochs:
-                _keep_best(record, state, val.model, config, clean_accuracy)
+                _keep_best(record, state, val.model, config, lowest_clean)
             if state.stopped is None and epoch == config.max_epochs - 1:
                 state.stopped = "max_epochs"
 
@@ -176,36 +180,35 @@ def _validate(
 
 
 def _keep_best(
-    record: Epoch, state: RunState, model: nn.Module, config: TrainConfig, clean_accuracy: float | None
+    record: Epoch, state: RunState, model: nn.Module, config: TrainConfig, lowest_clean: float | None
 ) -> None:
     """Keep a copy of the best state (lines 8 to 10). Not in the paper: other criteria, min_epochs and patience."""
-    loss = selection_loss(record, config, clean_accuracy)
+    loss = selection_loss(record, config, lowest_clean)
     if loss < state.best_loss:
         state.best_epoch, state.best_loss, state.best_state = record.epoch, loss, _copy_state(model)
     elif state.best_epoch is not None and record.epoch >= state.best_epoch + config.patience:
         state.stopped = "patience"
 
 
-def selection_loss(record: Epoch, config: TrainConfig, initial_accuracy: float | None) -> float:
+def selection_loss(record: Epoch, config: TrainConfig, lowest_clean: float | None) -> float:
     """Return the criterion by which the best epoch is selected; lower is better.
 
     It is the validation loss, or for ``select="accuracy"`` the fraction of misclassified validation nodes, where the loss
-    breaks ties. If the clean accuracy is more than ``max_clean_drop`` below the initial one, a large penalty is added.
+    breaks ties. If the clean accuracy is below ``lowest_clean``, a large penalty is added.
 
     Args:
         record: Metrics of a validated epoch.
         config: Settings of the run.
-        initial_accuracy: Clean validation accuracy before the first epoch, in adversarial training.
+        lowest_clean: Lowest clean validation accuracy without a penalty; None for no penalty.
     """
     assert record.val_loss is not None
     assert record.val_accuracy is not None
     loss = record.val_loss
     if config.select == "accuracy":
         loss = 1 - record.val_accuracy + _TIE_BREAK * loss / (1 + abs(loss))
-    if initial_accuracy is None or record.clean_val_accuracy is None or config.max_clean_drop == 1:
+    if lowest_clean is None or record.clean_val_accuracy is None or record.clean_val_accuracy >= lowest_clean:
         return loss
-    excess = initial_accuracy - record.clean_val_accuracy - config.max_clean_drop
-    return loss + (_PENALTY * (1 + excess) if excess > 0 else 0.0)
+    return loss + _PENALTY * (1 + lowest_clean - record.clean_val_accuracy)
 
 
 def run_identity(model: nn.Module, split: Split, config: TrainConfig, threat: Threat | None) -> dict[str, Any]:
