@@ -121,7 +121,7 @@ def test_files_without_a_digest_that_their_layout_requires_are_rejected(tmp_path
     path = tmp_path / "model.safetensors"
     ep.save(ep.models.GCN(5, 3), path)
     content = path.read_bytes()
-    path.write_bytes(content.replace(b'"sha256"', b'"sha255"'))
+    path.write_bytes(content.replace(b"sha256", b"sha255"))
     with pytest.raises(ValueError, match="is damaged: it has no digest"):
         ep.load(path)
     # The layout is part of the digest.
@@ -131,6 +131,15 @@ def test_files_without_a_digest_that_their_layout_requires_are_rejected(tmp_path
     path.write_bytes(content.replace(b'layout\\": 2', b'layout\\": 7'))
     with pytest.raises(ValueError, match=r"got layout 7 in .*: upgrade edgeproof"):
         ep.load(path)
+
+
+def test_files_of_equal_content_are_equal(tmp_path: Path) -> None:
+    contents = set()
+    for index in range(8):
+        path = tmp_path / f"{index}.safetensors"
+        serialization.write_tensors(path, {"one": torch.ones(3), "two": torch.zeros(2)}, {"some": "header", "more": 1})
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
 
 
 def test_changed_parameter_is_rejected(tmp_path: Path) -> None:

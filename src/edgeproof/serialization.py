@@ -31,7 +31,9 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: Mapping[
         OSError: If the file cannot be written; a previous file is unchanged.
     """
     text = json.dumps({"layout": _LAYOUT, **header})
-    write_bytes(Path(path), save(tensors, metadata={"edgeproof": text, "sha256": _tensor_digest(text, tensors)}))
+    # One entry, because the library writes several in random order.
+    entry = "{" + _digest_entry(_tensor_digest(text, tensors)) + text.removeprefix("{")
+    write_bytes(Path(path), save(tensors, metadata={"edgeproof": entry}))
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -53,19 +55,18 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         # The library returns them in random order.
         tensors = dict(sorted(load(content).items()))
-        metadata = _metadata(content)
-        text = metadata.get("edgeproof", "null")
+        text = _metadata(content).get("edgeproof", "null")
         header = json.loads(text)
     except (SafetensorError, ValueError, LookupError, AssertionError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or not a safetensors file: {error}") from error
     if not isinstance(header, dict):
         raise ValueError(f"{path} is a safetensors file that edgeproof did not write: its header is missing")
-    layout, digest = header.pop("layout", 1), metadata.get("sha256")
+    layout, digest = header.pop("layout", 1), header.pop("sha256", None)
     if layout not in (1, _LAYOUT):
         raise ValueError(f"expected a file of layout 1 to {_LAYOUT}, got layout {layout} in {path}: upgrade edgeproof")
     if layout == _LAYOUT and digest is None:
         raise ValueError(f"{path} is damaged: it has no digest")
-    if digest is not None and digest != _tensor_digest(text, tensors):
+    if digest is not None and digest != _tensor_digest(text.replace(_digest_entry(digest), "", 1), tensors):
         raise ValueError(f"{path} is damaged: its content does not match its digest")
     return header, tensors
 
@@ -81,8 +82,13 @@ def json_digest(entries: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _tensor_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
+def _digest_entry(digest: str) -> str:
+    """Return the text that adds a digest to the beginning of a JSON object."""
+    return f'"sha256": "{digest}", '
+
+
+def _tensor_digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu()
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
