@@ -6,9 +6,9 @@ Every check raises before any long work starts. The message states what was expe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 from torch_geometric.utils import is_sparse
 
-from edgeproof._modules import caching_layer
+from edgeproof._names import unknown_name
 from edgeproof.graph import UNKNOWN
 
+T = TypeVar("T")
 # Nodes of a graph: ids, or a boolean mask with one entry per node.
 Nodes: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[int]
 
@@ -50,6 +51,13 @@ def check_int(minimum: int = 1, maximum: int | None = None, /, **values: object)
         if not is_int(value) or not minimum <= value or (maximum is not None and value > maximum):  # type: ignore[operator]
             limits = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
             raise ValueError(f"expected {name} to be an integer {limits}, got {value!r}")
+
+
+def look_up(kind: str, name: object, table: Mapping[str, T]) -> T:
+    """Return ``table[name]``, or raise the :class:`ValueError` of :func:`edgeproof._names.unknown_name`."""
+    if not isinstance(name, str) or name not in table:
+        raise unknown_name(kind, name, table)
+    return table[name]
 
 
 def check_seed(seed: object, name: str = "seed") -> None:
@@ -98,6 +106,11 @@ def check_module(model: object) -> None:
         raise ValueError(
             f"expected initialized parameters, got lazy ones in {type(model).__name__}: call the model once first"
         )
+
+
+def caching_layer(model: nn.Module) -> str | None:
+    """Class name of the first layer with ``cached=True``, an option of some PyG layers; None if there is none."""
+    return next((type(module).__name__ for module in model.modules() if getattr(module, "cached", False) is True), None)
 
 
 def check_not_caching(model: object) -> None:

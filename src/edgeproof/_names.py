@@ -1,12 +1,9 @@
-"""Lookup by name with suggestions for misspelt names."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterable
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
@@ -20,10 +17,3 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> ValueError:
     near = difflib.get_close_matches(str(name).casefold(), spelling, n=1, cutoff=0.5)
     hint = f": did you mean {spelling[near[0]]!r}?" if near else "."
     return ValueError(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
-
-
-def look_up(kind: str, name: object, table: Mapping[str, T]) -> T:
-    """Return ``table[name]``, or raise the :class:`ValueError` of :func:`unknown_name`."""
-    if not isinstance(name, str) or name not in table:
-        raise unknown_name(kind, name, table)
-    return table[name]

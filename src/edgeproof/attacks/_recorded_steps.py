@@ -24,13 +24,12 @@ from edgeproof.attacks.blocks import (
     num_gaps,
     sample_successes,
 )
-from edgeproof.attacks.candidates import numbers_among, pairs_among
 from edgeproof.attacks.projections import fixed_point_budget, project_global_nosync, project_local_nosync
 from edgeproof.budget import Budget
 from edgeproof.kernels import dispatch
 from edgeproof.kernels.cuda_graph import record
 from edgeproof.propagation.adjacency import DenseGraph, FixedPairsGraph
-from edgeproof.propagation.pairs import Bilinear, Pairs, Scores, contained, num_pairs
+from edgeproof.propagation.pairs import Bilinear, Pairs, Scores, contained, num_pairs, numbers_among, pairs_among
 
 if TYPE_CHECKING:
     from edgeproof.attacks._recording import RecordingOptions

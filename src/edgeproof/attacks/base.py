@@ -583,9 +583,8 @@ def result_of_flips(attack: Attack, target: Target, budget: Budget, flips: Tenso
 
 def num_usable_pairs(num_nodes: int, budget: Budget) -> int:
     """Return the number of pairs that a budget allows to flip; an estimate if too many are constrained to list them."""
-    candidates = Candidates.of(budget, num_nodes)
-    if candidates is not None:
-        return candidates.count
+    if budget.permitted is not None:
+        return Candidates(budget, num_nodes).count
     return num_pairs(num_nodes if budget.usable is None else budget.usable.numel())
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.candidates import Candidates, pairs_among
+from edgeproof.attacks.candidates import Candidates
 from edgeproof.kernels import dispatch
-from edgeproof.propagation.pairs import Pairs, num_pairs
+from edgeproof.propagation.pairs import Pairs, num_pairs, pairs_among
 
 # Smaller weights count as zero, as in the paper's released code: they change no result, and there may be very many of them.
 MIN_WEIGHT = 1e-7

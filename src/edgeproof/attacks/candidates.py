@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgeproof.budget import Budget
 from edgeproof.propagation import BestPairs, EdgeGradient
-from edgeproof.propagation.pairs import Pairs, contained, num_pairs
+from edgeproof.propagation.pairs import Pairs, contained, num_pairs, numbers_among, pairs_among
 from edgeproof.propagation.search import RunningTopK
 
 # Pairs whose gradients are computed at once.
@@ -28,11 +28,6 @@ class Candidates:
 
     def __init__(self, budget: Budget, num_nodes: int) -> None:
         self.budget, self.num_nodes, self.nodes = budget, num_nodes, budget.usable
-
-    @classmethod
-    def of(cls, budget: Budget, num_nodes: int) -> Candidates | None:
-        """Return the candidates of a budget; None without constraints, when all pairs of usable nodes are candidates."""
-        return None if budget.permitted is None else cls(budget, num_nodes)
 
     @cached_property
     def listed(self) -> Pairs | None:
@@ -79,21 +74,6 @@ class Candidates:
         return self.budget.permits(pairs_among(number, self.num_nodes, self.nodes).both)
 
 
-def pairs_among(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
-    """Convert ascending linear indices to pairs; among ``nodes`` (ascending) if given, else among all nodes."""
-    if nodes is None:
-        return Pairs.from_number(number, num_nodes)
-    local = Pairs.from_number(number, nodes.numel())
-    return Pairs(nodes[local.u], nodes[local.v], num_nodes)
-
-
-def numbers_among(pairs: Pairs, nodes: Tensor | None) -> Tensor:
-    """Convert pairs to ascending linear indices; among ``nodes`` (ascending) if given, else among all nodes."""
-    if nodes is None:
-        return pairs.number
-    return Pairs(torch.searchsorted(nodes, pairs.u), torch.searchsorted(nodes, pairs.v), nodes.numel()).number
-
-
 def top_candidates(gradient: EdgeGradient, k: int, budget: Budget, *, exclude: Tensor) -> BestPairs:
     """Return the ``k`` pairs of largest gradient that a budget allows to flip next.
 
@@ -107,9 +87,9 @@ def top_candidates(gradient: EdgeGradient, k: int, budget: Budget, *, exclude: T
         exclude: Pairs to ignore, shape ``[2, e]``.
     """
     n = gradient.engine.num_nodes
-    candidates = Candidates.of(budget, n)
-    if candidates is None:
+    if budget.permitted is None:
         return gradient.top(k, among=budget.usable, exclude=exclude)
+    candidates = Candidates(budget, n)
     gradient.check_finite()
     best, excluded = RunningTopK(k, gradient.logits), Pairs.of(exclude, n).key
     listed = candidates.listed

@@ -77,7 +77,7 @@ class DICE(Attack):
 
 def _candidates(target: Target, budget: Budget, generator: torch.Generator, partners: Tensor | None = None) -> Tensor:
     """Return pairs with at least one target node in random order; all that the constraints permit if they are listed."""
-    candidates = Candidates.of(budget, target.num_nodes)
+    candidates = None if budget.permitted is None else Candidates(budget, target.num_nodes)
     if candidates is not None and candidates.listed is not None:
         pairs = candidates.listed.both
         is_end = _mask(target, target.nodes)[pairs].any(dim=0)

@@ -67,7 +67,7 @@ class GreedyRBCD(Attack):
                 self.block_size,
                 generator=generator,
                 nodes=left.usable,
-                candidates=Candidates.of(left, target.num_nodes),
+                candidates=None if left.permitted is None else Candidates(left, target.num_nodes),
             ).pairs
             if state.flips.numel():
                 pairs = pairs[~contained(pairs.key, Pairs.of(state.flips, target.num_nodes).key)]

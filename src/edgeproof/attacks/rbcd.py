@@ -26,10 +26,10 @@ from edgeproof._checks import check_bool, check_int, check_positive
 from edgeproof.attacks._recording import run_recorded
 from edgeproof.attacks.base import AttackTrace, Target, WarmStarting, num_usable_pairs
 from edgeproof.attacks.blocks import Block, resample, sample_block
-from edgeproof.attacks.candidates import Candidates, numbers_among
+from edgeproof.attacks.candidates import Candidates
 from edgeproof.attacks.projections import discretize_rows, project_global, project_global_costs, project_local
 from edgeproof.budget import Budget
-from edgeproof.propagation.pairs import Pairs, num_pairs
+from edgeproof.propagation.pairs import Pairs, num_pairs, numbers_among
 
 # PGD holds a weight, a score and both node ids of every pair: a few gigabytes.
 _MAX_PGD_PAIRS = 1 << 27
@@ -150,7 +150,7 @@ def initial_block(
 ) -> Block:
     """Sample the first block; flips to start from are part of it, with weight 1."""
     n, nodes, dtype = target.num_nodes, budget.usable, target.data.x.dtype
-    candidates = Candidates.of(budget, n)
+    candidates = None if budget.permitted is None else Candidates(budget, n)
     if start is None or not start.numel():
         return sample_block(n, size, generator=generator, nodes=nodes, candidates=candidates, dtype=dtype)
     pairs = Pairs(start[0], start[1], n)

@@ -13,14 +13,13 @@ from torch_geometric.data import Data
 
 from edgeproof._features import for_model, repeat_rows
 from edgeproof._memory import free_main_memory
-from edgeproof._modules import eval_mode
 from edgeproof._tensors import on_host
 from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, split_batch
 from edgeproof.models.base import GraphModel
 from edgeproof.models.model_probe import batching_is_exact, encode_once
 from edgeproof.propagation.adjacency import Adjacency
-from edgeproof.propagation.autograd_path import EncodeDiffuse
+from edgeproof.propagation.autograd_path import EncodeDiffuse, eval_mode
 
 # First number of the samples that select classes, so that they never coincide with those that bound probabilities.
 _CHOOSING_OFFSET = 1 << 48

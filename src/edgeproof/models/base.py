@@ -13,9 +13,9 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data, check_fraction, check_int, check_not_caching, describe
 from edgeproof._features import for_model
-from edgeproof._modules import eval_mode
 from edgeproof.losses import Loss
 from edgeproof.propagation import Adjacency, as_adjacency
+from edgeproof.propagation.autograd_path import eval_mode
 
 
 class GraphModel(nn.Module, ABC):

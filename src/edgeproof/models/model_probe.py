@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_module, describe
+from edgeproof._checks import caching_layer, check_data, check_module, describe
 from edgeproof._features import for_model
-from edgeproof._modules import caching_layer, eval_mode
 from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse
 from edgeproof.propagation.autograd_path import (
     IGNORES_EDGES,
     batching_is_exact,
+    eval_mode,
     nodes_interact,
     probe_pairs,
     same_logits,

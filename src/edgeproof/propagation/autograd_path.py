@@ -8,7 +8,8 @@ edges like missing edges; the probes test this and the other assumptions of the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,6 @@ from torch_geometric.data import Data
 from edgeproof import losses
 from edgeproof._checks import describe
 from edgeproof._features import is_sparse, with_values
-from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch
 from edgeproof.propagation.message_rules import UnknownRuleError
 from edgeproof.propagation.pairs import EdgeSet, Pairs, contained, num_pairs
@@ -37,6 +37,19 @@ class EncodeDiffuse(Protocol):
 
     def diffuse(self, h: Tensor, adjacency: Adjacency) -> Tensor:
         """Return the logits of every node."""
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Switch every submodule to evaluation mode, and restore each submodule's previous mode on exit."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class Tolerance(NamedTuple):

@@ -20,7 +20,6 @@ from torch_geometric.data import Data
 from edgeproof import losses
 from edgeproof._checks import Nodes, check_data, check_int, check_not_caching, check_pairs, node_ids
 from edgeproof._features import for_model
-from edgeproof._modules import eval_mode
 from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.autograd_path import (
@@ -32,6 +31,7 @@ from edgeproof.propagation.autograd_path import (
     check_labels,
     check_logits,
     check_loss,
+    eval_mode,
     for_autograd,
     is_verified,
     probe_pairs,

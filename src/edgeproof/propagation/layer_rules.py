@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
 
-from edgeproof._modules import eval_mode
 from edgeproof.propagation.adjacency import Adjacency, as_adjacency
-from edgeproof.propagation.autograd_path import same_logits
+from edgeproof.propagation.autograd_path import eval_mode, same_logits
 from edgeproof.propagation.message_rules import Plain, attention
 from edgeproof.propagation.propagate import propagate
 

@@ -294,3 +294,18 @@ def _attended(rule: Attention, call: Call) -> Attended:
 def _present(tensor: Tensor | None) -> Tensor:
     assert tensor is not None
     return tensor
+
+
+def pairs_among(number: Tensor, num_nodes: int, nodes: Tensor | None) -> Pairs:
+    """Convert ascending linear indices to pairs; among ``nodes`` (ascending) if given, else among all nodes."""
+    if nodes is None:
+        return Pairs.from_number(number, num_nodes)
+    local = Pairs.from_number(number, nodes.numel())
+    return Pairs(nodes[local.u], nodes[local.v], num_nodes)
+
+
+def numbers_among(pairs: Pairs, nodes: Tensor | None) -> Tensor:
+    """Convert pairs to ascending linear indices; among ``nodes`` (ascending) if given, else among all nodes."""
+    if nodes is None:
+        return pairs.number
+    return Pairs(torch.searchsorted(nodes, pairs.u), torch.searchsorted(nodes, pairs.v), nodes.numel()).number
