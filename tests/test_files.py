@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeproof._checks import look_up
 from edgeproof._files import check_outputs, check_writable, replacing, same_file
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 
 
 def test_replacing_keeps_old_file_after_an_exception(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ Every check raises before any long work starts. The message states what was expe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,10 +17,8 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 from torch_geometric.utils import is_sparse
 
-from edgeproof._names import unknown_name
 from edgeproof.graph import UNKNOWN
 
-T = TypeVar("T")
 # Nodes of a graph: ids, or a boolean mask with one entry per node.
 Nodes: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[int]
 
@@ -51,13 +49,6 @@ def check_int(minimum: int = 1, maximum: int | None = None, /, **values: object)
         if not is_int(value) or not minimum <= value or (maximum is not None and value > maximum):  # type: ignore[operator]
             limits = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
             raise ValueError(f"expected {name} to be an integer {limits}, got {value!r}")
-
-
-def look_up(kind: str, name: object, table: Mapping[str, T]) -> T:
-    """Return ``table[name]``, or raise the :class:`ValueError` of :func:`edgeproof._names.unknown_name`."""
-    if not isinstance(name, str) or name not in table:
-        raise unknown_name(kind, name, table)
-    return table[name]
 
 
 def check_seed(seed: object, name: str = "seed") -> None:

@@ -18,9 +18,9 @@ from edgeproof._checks import (
     check_pairs,
     describe,
     is_number,
-    look_up,
     node_ids,
 )
+from edgeproof._names import look_up
 from edgeproof.constraints import Constraints, PermittedPairs
 from edgeproof.graph import degree
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

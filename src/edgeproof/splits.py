@@ -18,9 +18,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._catalog import PROTOCOLS as PROTOCOLS
-from edgeproof._checks import check_data, check_int, check_nodes, look_up
+from edgeproof._checks import check_data, check_int, check_nodes
 from edgeproof._features import take_nodes
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof._tensors import fingerprint
 from edgeproof.graph import UNKNOWN
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from edgeproof._checks import look_up
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.base import Attack
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.fgsm import FGSM

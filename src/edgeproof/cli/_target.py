@@ -16,8 +16,9 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof._catalog import SPLITS
-from edgeproof._checks import check_non_negative, look_up
+from edgeproof._checks import check_non_negative
 from edgeproof._files import check_outputs, is_graph_file
+from edgeproof._names import look_up
 from edgeproof.cli._options import check_dataset, check_name
 from edgeproof.cli._printing import command_line
 from edgeproof.datasets import Fixes

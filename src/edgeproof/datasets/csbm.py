@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 
 Array = np.ndarray[Any, Any]
 

@@ -15,10 +15,10 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, look_up
+from edgeproof._checks import check_data
 from edgeproof._features import take_nodes
 from edgeproof._files import is_graph_file
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof.datasets import sources
 from edgeproof.datasets.csbm import csbm
 from edgeproof.datasets.files import files_of, read_file

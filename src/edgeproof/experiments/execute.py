@@ -14,7 +14,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from edgeproof import models, splits
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.experiments.graphs import is_local, load_graph
 from edgeproof.experiments.spec import ModelSpec, SplitSpec, resolve
 from edgeproof.experiments.sweep import Run

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import nn
 
-from edgeproof._checks import check_int, check_seed, look_up
+from edgeproof._checks import check_int, check_seed
+from edgeproof._names import look_up
 from edgeproof.experiments.identity import VERSION, key_of, non_default, without_empty
 from edgeproof.experiments.spec import DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, describe_training, in_brackets
 from edgeproof.splits import Split

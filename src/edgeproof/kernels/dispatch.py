@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from torch import Tensor
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.kernels import numba_cpu, reference, triton_gpu
 
 P = ParamSpec("P")

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from edgeproof._checks import look_up
-from edgeproof._names import unknown_name
+from edgeproof._names import look_up, unknown_name
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel
 from edgeproof.models.chebnet2 import ChebNetII

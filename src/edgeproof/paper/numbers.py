@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.experiments.graphs import STAND_IN
 
 _DATASETS = {

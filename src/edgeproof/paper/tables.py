@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.experiments.graphs import STAND_IN
 from edgeproof.paper.numbers import PaperColumn, PaperNumber, PaperRow, paper_numbers
 from edgeproof.paper.recipes import PaperMeasurement, protocols_of, recipes

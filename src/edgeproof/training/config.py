@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from edgeproof import losses
-from edgeproof._checks import check_bool, check_fraction, check_int, check_non_negative, check_seed, is_number, look_up
-from edgeproof._names import unknown_name
+from edgeproof._checks import check_bool, check_fraction, check_int, check_non_negative, check_seed, is_number
+from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.base import WarmStarting
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.training.adversarial import Threat

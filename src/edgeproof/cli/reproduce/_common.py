@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeproof._catalog import DATASETS, FIGURES, MODELS, TABLES, TRAININGS
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.cli._options import (
     DATASET_FILTER,
     MODEL_FILTER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgeproof._checks import look_up
+from edgeproof._names import look_up
 from edgeproof.experiments.graphs import STAND_IN
 from edgeproof.paper.figures.base import PaperFigure
 from edgeproof.paper.figures.curves import Curve, Curves, Panel
