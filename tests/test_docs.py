@@ -70,10 +70,10 @@ def test_figures_page_matches_stored_results() -> None:
 def test_number_of_differing_cells_matches_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
     tables = [compare(table, store) for table in TABLES]
-    said = {}
+    stated = {}
     for protocol in ("as_released", "strict"):
         run = sum(len(table.cells) - table.counts(protocol)["not run"] for table in tables)
-        said[protocol] = (sum(table.num_differing(protocol) for table in tables), f"{run:,}")
+        stated[protocol] = (sum(table.num_differing(protocol) for table in tables), f"{run:,}")
     readme, page = (
         " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/what-reproduces.md")
     )
@@ -81,7 +81,7 @@ def test_number_of_differing_cells_matches_stored_results() -> None:
         cell.paper.row.dataset for table in tables for cell in table.cells if cell.verdict("strict") == "not run"
     }
     assert missing == {"wikics", "ogbn-arxiv"}
-    (differing, run), (strictly, strictly_run) = said["as_released"], said["strict"]
+    (differing, run), (strictly, strictly_run) = stated["as_released"], stated["strict"]
     assert run == strictly_run
     assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {differing} differ from ours" in readme
     assert f"and {strictly} with test nodes unseen" in readme

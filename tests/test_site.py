@@ -143,7 +143,7 @@ class TestDocstrings:
                 continue
             text = re.sub(r"```pycon\n.*?```", "", item.docstring.value, flags=re.DOTALL)
             assert not re.search(r":[a-z]+:`|^\s*\.\. [a-z]+::|^\s*>>>", text, re.MULTILINE), item.path
-            found += markdown.reset().convert(text).count("<math")  # raises for what MathML cannot be made of
+            found += markdown.reset().convert(text).count("<math")  # raises for a formula without a MathML form
         assert found > 100
 
 
