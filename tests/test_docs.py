@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 from edgeproof.experiments import Store
 from edgeproof.paper import FIGURES, STAND_INS, TABLES, compare, find_table
 from edgeproof.paper.numbers import training_of
+from edgeproof.paper.render import PROTOCOLS, several_models, title_of
 from edgeproof.paper.render import page as page_of_tables
-from edgeproof.paper.render import several_models, title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -52,10 +53,18 @@ def test_readme_table_matches_stored_results() -> None:
     assert f"evaluated so, ours has {cells['GPRGNN', 'LRBCD 0.2'].ours['as_released']}." in readme
 
 
-def test_reproduction_page_matches_stored_results() -> None:
+def test_reproduction_page_and_its_tables_match_stored_results() -> None:
     store = Store(ROOT / "results" / "experiments")
-    shown = page_of_tables([compare(table, store) for table in (*TABLES, *STAND_INS)], several_models(store))
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == shown, "edgeproof reproduce show --page"
+    comparisons = [compare(table, store) for table in (*TABLES, *STAND_INS)]
+    files = page_of_tables(comparisons, several_models(store), "reproduction")
+    assert set(files) == {"reproduction.md", "reproduction.csv", "reproduction-retrained.csv"}
+    for name, content in files.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == content, "edgeproof reproduce show --page"
+    lines = list(csv.reader(files["reproduction.csv"].splitlines()))
+    assert len(lines) == 1 + sum(len(comparison.cells) for comparison in comparisons)
+    (gcn,) = [line for line in lines if line[:5] == ["tab:results", "citeseer", "GCN", "regular", "clean"]]
+    cell = comparisons[0].cells[0]
+    assert gcn[5:8] == [f"{cell.paper.mean} ± {cell.paper.error}", *(str(cell.ours[key]) for key in PROTOCOLS)]
 
 
 def test_figures_page_matches_stored_results() -> None:
