@@ -288,7 +288,7 @@ not significantly above that of regular training. If small classes matter, check
 ## The warm-up
 
 Effect of a separate warm-up on adversarial training (`-joint`: part of the run):
-[numbers](what-reproduces.md#what-the-warm-up-does).
+[numbers](warm-up.md#separate-warm-up).
 
 `edgeproof reproduce` runs the paper's models and trainings: [all numbers](reproduction.md) and
 [conclusions](what-reproduces.md).

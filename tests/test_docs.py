@@ -95,6 +95,6 @@ def test_number_of_differing_cells_matches_stored_results() -> None:
     assert f"Of {run} printed numbers, all but those of WikiCS and ogbn-arxiv, {differing} differ from ours" in readme
     assert f"and {strictly} with test nodes unseen" in readme
     assert (
-        f"in {differing} of the {run} cells that have been run `as_released`, and in {strictly} of them `strict`"
+        f"in {differing} of the {run} numbers that have been run `as_released`, and in {strictly} of them `strict`"
         in page
     )

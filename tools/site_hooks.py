@@ -21,6 +21,8 @@ GENERATED = ("index.md", "changelog.md", "reference/cli.md")
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _MOVED = {"CHANGELOG.md": "changelog.md"}
+_EVERY_WARNING = "<!-- every warning -->"
+_WARNING = re.compile(r"^## (?P<title>EP\d+.*?) \{ #(?P<anchor>\w+) \}$", re.MULTILINE)
 _MARKUP = re.compile(r"\[bold\](.*?)\[/\]", re.DOTALL)
 
 
@@ -46,6 +48,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         script = data_script(file.src_uri, file.content_string)
         files.append(File.generated(config, f"{file.src_uri}.js", content=script))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Insert the list of all warnings."""
+    return with_warnings(markdown)
+
+
+def with_warnings(text: str) -> str:
+    """Return a page with links to all sections of docs/warnings.md in place of ``<!-- every warning -->``."""
+    if _EVERY_WARNING not in text:
+        return text
+    titles = _WARNING.findall((ROOT / "docs" / "warnings.md").read_text(encoding="utf-8"))
+    return text.replace(_EVERY_WARNING, "\n".join(f"- [{title}](warnings.md#{anchor})" for title, anchor in titles))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
