@@ -58,6 +58,8 @@ def load(name: str) -> ModuleType:
 def test_page_matches_stored_results(name: str) -> None:
     study = load(name)
     assert study.PAGE.read_text(encoding="utf-8") == study.page(), f"run python studies/{name}.py"
+    for file, content in study.other_files().items() if hasattr(study, "other_files") else ():
+        assert study.PAGE.with_name(file).read_text(encoding="utf-8") == content, f"run python studies/{name}.py"
 
 
 @pytest.mark.parametrize(
