@@ -84,7 +84,7 @@ class Adapted(nn.Module):
                 graph.edge_weight = edge_weight
             return self.model(graph)
         features, edges, weight = form.names
-        arguments = {features: x, edges: edge_index}
+        arguments: dict[str, Tensor | None] = {features: x, edges: edge_index}
         if weight is not None and (edge_weight is not None or form.needs_weight):
             arguments[weight] = edge_weight
         elif edge_weight is not None:
@@ -129,7 +129,8 @@ def adapt(model: nn.Module, data: Data) -> nn.Module:
     if form is None:
         return model
     # Messages name the class of the model.
-    return type(type(model).__name__, (Adapted,), {})(model, form)
+    adapted: Adapted = type(type(model).__name__, (Adapted,), {})(model, form)
+    return adapted
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -149,7 +150,7 @@ def select_logits(output: object, key: str | int | None) -> object:
     if key is None:
         return output
     assert isinstance(output, (Mapping, tuple, list))
-    return output[key]  # type: ignore[call-overload, index]
+    return output[key]  # type: ignore[index]
 
 
 def _find_form(model: nn.Module, data: Data) -> CallForm | None:
@@ -197,7 +198,8 @@ def _find_form(model: nn.Module, data: Data) -> CallForm | None:
 def _arguments(model: nn.Module) -> dict[str, bool] | None:
     """Return the arguments of ``forward``, and whether each has a default; None if they are unknown."""
     if isinstance(model, torch.jit.ScriptModule):
-        schema = model.forward.schema.arguments[1:]
+        forward: Any = model.forward
+        schema = forward.schema.arguments[1:]
         return {argument.name: argument.has_default_value() for argument in schema}
     try:
         parameters = inspect.signature(model.forward).parameters.values()
@@ -261,7 +263,7 @@ def _run(call: Any, model: nn.Module, data: Data) -> object:
 def _output_key(model: nn.Module, output: object, data: Data) -> str | int | None:
     """Return the key or position of the logits in an output; None if the output is a tensor, or unknown."""
     if isinstance(output, Mapping):
-        entries = dict(output.items())
+        entries: dict[Any, Any] = dict(output.items())
     elif isinstance(output, (tuple, list)):
         entries = dict(enumerate(output))
     else:
@@ -274,7 +276,8 @@ def _output_key(model: nn.Module, output: object, data: Data) -> str | int | Non
         classes = int(data.y.max()) + 1
         possible = [key for key in possible if entries[key].size(1) == classes] or possible
     if len(possible) == 1:
-        return possible[0]
+        key: str | int = possible[0]
+        return key
     shapes = ", ".join(f"{key!r}: {describe(value)}" for key, value in entries.items())
     raise ValueError(
         f"expected logits of shape [{data.x.size(0)}, classes] from {type(model).__name__}, got {type(output).__name__} with "
@@ -283,5 +286,6 @@ def _output_key(model: nn.Module, output: object, data: Data) -> str | int | Non
 
 
 def _is_logits(value: object, data: Data) -> bool:
-    is_matrix = isinstance(value, Tensor) and value.dim() == 2 and value.is_floating_point()
-    return is_matrix and value.size(0) == data.x.size(0) and value.size(1) > 1
+    if not isinstance(value, Tensor) or value.dim() != 2 or not value.is_floating_point():
+        return False
+    return value.size(0) == data.x.size(0) and value.size(1) > 1
