@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN as PyGGCN
-from torch_geometric.nn import LEConv
+from torch_geometric.nn import SSGConv
 
 import edgeproof as ep
 from edgeproof.attacks import (
@@ -44,7 +44,7 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:7]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "SSGConv", "SoftMedianGDC"]
 
 
 class UserModel(nn.Module):
@@ -61,11 +61,13 @@ class UserModel(nn.Module):
 
 def build(name: str, data: Data) -> nn.Module:
     classes = ep.num_classes(data)
-    if name in ("PyG", "LEConv"):
+    if name in ("PyG", "SSGConv"):
         torch.manual_seed(0)
-        # The library has propagation rules for the layers of the first, but not for LEConv.
+        # The library has propagation rules for the layers of the first, but not for SSGConv.
         return UserModel(
-            PyGGCN(data.num_features, 8, 2, classes) if name == "PyG" else LEConv(data.num_features, classes)
+            PyGGCN(data.num_features, 8, 2, classes)
+            if name == "PyG"
+            else SSGConv(data.num_features, classes, alpha=0.2)
         )
     return ep.models.build(name, data.num_features, classes, {"hidden_channels": 8}, seed=0)
 
@@ -109,7 +111,7 @@ def test_attack_keeps_budget_and_is_deterministic(attack: Attack, name: str, sma
     assert [result.flips.size(1) for result in results[2:]] == [0, 0]
     if attack in USING_GRADIENTS:
         assert all(result.accuracy <= result.clean_accuracy for result in results)
-        assert results[0].path == ("autograd" if name == "LEConv" else "propagate")
+        assert results[0].path == ("autograd" if name == "SSGConv" else "propagate")
     repeated = attack(model, small, nodes, budgets[0], seed=1)
     assert torch.equal(repeated.flips, results[0].flips)
     assert repeated.trace == results[0].trace

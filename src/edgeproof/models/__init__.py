@@ -1,5 +1,6 @@
 """Models, one architecture per file, each called as ``model(x, edge_index, edge_weight=None)``."""
 
+from edgeproof.models.adapt import adapt
 from edgeproof.models.adapters import EdgeWeighted
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel, WithObjective, graph_of, predict
@@ -11,6 +12,7 @@ from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
+from edgeproof.models.tiers import ModelTier, tier_of
 
 __all__ = [
     "APPNP",
@@ -23,13 +25,16 @@ __all__ = [
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "ModelTier",
     "SoftMedianConv",
     "SoftMedianGDC",
     "WithObjective",
+    "adapt",
     "available",
     "build",
     "graph_of",
     "is_listed",
     "predict",
     "soft_median",
+    "tier_of",
 ]
