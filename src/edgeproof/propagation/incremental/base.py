@@ -66,6 +66,12 @@ class Scan:
         margins[self.candidate, self.position] = self.margin
         return margins
 
+    def margins_at(self, position: int) -> Tensor:
+        """Return the margins of one target node after each flip, shape ``[candidates]``."""
+        margins, entries = self.before[position].repeat(len(self)), self.position == position
+        margins[self.candidate[entries]] = self.margin[entries]
+        return margins
+
 
 class IncrementalEvaluator(Protocol):
     """Exact margins of target nodes under flips that are taken and given back one after another.
@@ -76,17 +82,21 @@ class IncrementalEvaluator(Protocol):
         name: How margins are computed.
         flips: Flips of the current state, in ascending order, shape ``[2, flips]``.
         margins: Margin of every target node in the current state; positive where it is classified correctly.
+        num_hops: Number of hops :math:`L` over which flips reach: a target node is affected by a flip with an end within
+            :math:`L - 1` hops, by the degree of an end at :math:`L` hops, and by nothing else. None if unknown.
     """
 
     name: str
     flips: Tensor
     margins: Tensor
+    num_hops: int | None
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
         """Return the margins after each single flip, in addition to those of the current state.
 
         Args:
             candidates: Pairs, shape ``[2, candidates]``. A pair among the current flips is taken back.
+            only: Position of a target node; margins of the others are not computed. Default: all.
         """
 
     def apply(self, flips: Tensor) -> None:

@@ -21,17 +21,19 @@ class FullEvaluator:
     """
 
     name = "full"
+    num_hops: int | None = None
 
     def __init__(self, engine: EdgeGradientEngine) -> None:
         self._engine = engine
         self._set(engine.data.edge_index.new_empty(2, 0))
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
         engine = self._engine
         sets = [toggled(self.flips, pair[:, None], engine.num_nodes) for pair in candidates.T]
-        margins = [self._margins(logits) for batch in engine.logits_of(sets) for logits in batch]
-        num_targets = engine.nodes.numel()
-        targets = torch.arange(num_targets, device=candidates.device)
+        targets = torch.arange(engine.nodes.numel(), device=candidates.device)
+        targets = targets if only is None else targets[only : only + 1]
+        margins = [self._margins(logits)[targets] for batch in engine.logits_of(sets) for logits in batch]
+        num_targets = targets.numel()
         return Scan(
             num_targets * torch.arange(len(sets) + 1, device=candidates.device),
             targets.repeat(len(sets)),
