@@ -23,6 +23,7 @@ from edgeproof.attacks import (
     PGD,
     PRBCD,
     Attack,
+    EvA,
     FixedFlips,
     GreedyRBCD,
     LocalSearch,
@@ -40,6 +41,7 @@ ATTACKS: list[Attack] = [
     FGSM(loss="log_margin"),
     GreedyRBCD(steps=4, block_size=2_000),
     LocalSearch(start=GreedyRBCD(steps=4, block_size=2_000), patience=2, candidates=4, swaps=3),
+    EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]
@@ -156,6 +158,17 @@ def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: e
         assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
 
 
+def test_eva_improves_with_generations_and_counts_queries(small: Data) -> None:
+    model, nodes, budget = build("GCN", small), torch.arange(30), Budget(10)
+    short, long = (EvA(population=20, generations=k)(model, small, nodes, budget, seed=2) for k in (1, 30))
+    assert long.accuracy < short.accuracy <= long.clean_accuracy
+    # The best set survives, so the lowest accuracy of the population never rises.
+    assert list(long.trace) == sorted(long.trace, reverse=True)
+    assert long.accuracy == pytest.approx(long.trace[-1])
+    assert (short.queries, long.queries) == (20 + 18, 20 + 30 * 18)
+    assert all(min(u, v) < 30 for u, v in long.flips.T.tolist())
+
+
 @pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT"])
 def test_fgsm_flips_pair_of_largest_gradient_unless_accuracy_rises(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
@@ -249,6 +262,8 @@ def test_fixed_flips_transfer_to_another_model(small: Data) -> None:
         (lambda: GreedyRBCD(steps=1.5), "steps to be an integer >= 1, got 1.5"),
         (lambda: LocalSearch(swaps=True), "swaps to be an integer >= 1, got True"),
         (lambda: PRBCD(keep_best=1), "keep_best to be True or False, got 1"),
+        (lambda: EvA(population=1), "population to be an integer >= 2, got 1"),
+        (lambda: EvA(elite=1.5), "elite"),
         (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),
         (lambda: ep.attacks.build("PRBC"), "did you mean 'PRBCD'"),
         (lambda: ep.attacks.build("PRBCD", {"step": 3}), "unknown setting of PRBCD 'step': did you mean 'steps'"),

@@ -19,6 +19,7 @@ from edgeproof.attacks import (
     PGD,
     PRBCD,
     Attack,
+    EvA,
     FixedFlips,
     GreedyRBCD,
     LocalSearch,
@@ -41,6 +42,7 @@ ATTACKS: list[Attack] = [
     FGSM(),
     GreedyRBCD(steps=4, block_size=60),
     LocalSearch(start=GreedyRBCD(steps=4, block_size=60), patience=2, candidates=4, swaps=2),
+    EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]

@@ -20,6 +20,7 @@ import edgeproof as ep
 # Cases 0 to 199 were used in the development of the local search.
 CASES = range(10_000, 10_200)
 FEW_STEPS = {
+    "EvA": {"population": 20, "generations": 20},
     "GreedyRBCD": {"steps": 40},
     "LRBCD": {"steps": 40},
     "PGD": {"steps": 40},

@@ -3,6 +3,7 @@
 from edgeproof.attacks.base import Attack, AttackResult
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.dice import DICE, RandomFlips
+from edgeproof.attacks.eva import EvA
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
@@ -20,6 +21,7 @@ __all__ = [
     "Attack",
     "AttackResult",
     "Block",
+    "EvA",
     "FixedFlips",
     "GreedyRBCD",
     "LocalSearch",

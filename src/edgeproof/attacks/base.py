@@ -170,6 +170,7 @@ class AttackTrace:
         self._advance, self._done = advance, done
         self._losses: list[Tensor] = []
         self._marks: list[tuple[str, torch.cuda.Event | float]] = []
+        self.queries = 0
         self.phase("")
 
     def phase(self, name: str) -> None:
@@ -185,6 +186,10 @@ class AttackTrace:
         self._losses.append(loss.detach())
         self._done += 1
         self._advance(self._done, "")
+
+    def count_queries(self, count: int) -> None:
+        """Add to the number of perturbed graphs that the search has evaluated exactly."""
+        self.queries += count
 
     @property
     def num_steps(self) -> int:
@@ -236,6 +241,8 @@ class AttackResult(TabularResult):
         attack: The attack with its settings.
         seed: Seed of the attack.
         path: Gradient path, ``"propagate"`` or ``"autograd"``; ``"none"`` if the attack uses no gradients.
+        queries: Number of perturbed graphs that the search evaluated exactly, fully or incrementally; 0 if the attack does not
+            count them.
     """
 
     flips: Tensor
@@ -251,6 +258,7 @@ class AttackResult(TabularResult):
     attack: Attack
     seed: int
     path: str
+    queries: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -268,6 +276,7 @@ class AttackResult(TabularResult):
             "budget": self.budget.total,
             "seed": self.seed,
             "path": self.path,
+            "queries": self.queries,
             "seconds": self.seconds,
             "trace": list(self.trace),
         }
@@ -505,6 +514,7 @@ class Attack(ABC):
             trace=trace.trace,
             seconds={**seconds, "total": time.perf_counter() - start},
             path=target.path,
+            queries=trace.queries,
         )
 
 

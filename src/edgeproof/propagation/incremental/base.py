@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from edgeproof import losses
+from edgeproof.propagation.autograd_path import probe_pairs, same_logits
 from edgeproof.propagation.pairs import Pairs
+
+if TYPE_CHECKING:
+    from edgeproof.propagation.edge_gradient import EdgeGradientEngine
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,3 +126,25 @@ def toggled(flips: Tensor, changed: Tensor, num_nodes: int) -> Tensor:
 def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the margins of logits of shape ``[targets, classes]``; NaN, which is not positive, for non-finite logits."""
     return torch.where(logits.isfinite().all(dim=1), losses.margin(logits, labels), torch.nan)
+
+
+def is_exact(evaluator: IncrementalEvaluator, engine: EdgeGradientEngine) -> bool:
+    """Whether an evaluator agrees with the model up to rounding: without flips, after several, and in a scan.
+
+    The evaluator ends in the state in which it was.
+    """
+    probed = probe_pairs(engine.data).both
+
+    def same(margins: Tensor, flips: Tensor) -> bool:
+        (logits,) = engine.logits_of([flips])
+        z = logits[0, engine.nodes]
+        # Margins are differences of logits, so their rounding errors have the scale of the logits.
+        values = [torch.cat([m.to(z), z.abs().amax()[None]]) for m in (margins, margins_of(z, engine.labels))]
+        return same_logits(*values)
+
+    equal = same(evaluator.margins, probed[:, :0]) and same(evaluator.scan(probed[:, :1]).margins()[0], probed[:, :1])
+    evaluator.apply(probed)
+    equal = equal and same(evaluator.margins, probed)
+    equal = equal and same(evaluator.scan(probed[:, :1]).margins()[0], probed[:, 1:])
+    evaluator.apply(probed)
+    return equal
