@@ -26,8 +26,8 @@ from edgeproof.propagation.incremental.base import toggled
 
 # Default number of evaluations of exhaustive searches: some seconds with an incremental evaluator, and of full evaluation.
 _MAX_EVALUATIONS, _MAX_FULL_EVALUATIONS = 1 << 22, 1 << 13
-# Candidates evaluated at once, for one node and for all nodes.
-_CHUNK, _SHARED_CHUNK = 1 << 16, 1 << 10
+# Candidates evaluated at once for one node, and margins computed at once for all nodes.
+_CHUNK, _MAX_MARGINS = 1 << 16, 1 << 23
 
 
 def fragility(
@@ -231,15 +231,14 @@ class _Search:
         if self._flippable.count(0, self._empty) > self._left:
             return False
         pairs = self._flippable.complete(0, self._empty)
+        if not pairs.size(1):
+            return False
         self._count(pairs.size(1))
-        chunks = [_ranked(self._evaluator.scan(chunk).margins()) for chunk in pairs.split(_SHARED_CHUNK, dim=1)]
-        lowest = [chunk.min(dim=0) for chunk in chunks if chunk.numel()]
+        size = max(1, _MAX_MARGINS // len(self._nodes))
+        lowest = [_ranked(self._evaluator.scan(chunk).margins()).min(dim=0) for chunk in pairs.split(size, dim=1)]
         for i in positions:
-            if lowest:
-                k = min(range(len(lowest)), key=lambda k: float(lowest[k].values[i]))
-                best = k * _SHARED_CHUNK + int(lowest[k].indices[i])
-                self.states[i].extend(pairs[:, best], float(lowest[k].values[i]))
-            self.states[i].stuck = not lowest
+            k = min(range(len(lowest)), key=lambda k: float(lowest[k].values[i]))
+            self.states[i].extend(pairs[:, k * size + int(lowest[k].indices[i])], float(lowest[k].values[i]))
             self.states[i].prove(2)
         return True
 

@@ -21,6 +21,7 @@ and :math:`v` of the powers :math:`\hat A^0, \dots, \hat A^K` times small matric
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -70,6 +71,7 @@ class DiffusionEvaluator:
     """
 
     name = "diffusion"
+    num_hops: int | None = None
 
     @torch.no_grad()
     def __init__(self, engine: EdgeGradientEngine, polynomial: Polynomial, *, compiled: bool | None = None) -> None:
@@ -86,7 +88,10 @@ class DiffusionEvaluator:
         self._compute()
 
     @torch.no_grad()
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
+        if only is not None:
+            scan = self._with_target(only).scan(candidates)
+            return Scan(scan.rowptr, scan.position + only, scan.margin, self.margins)
         targets, count = self._nodes.numel(), candidates.size(1)
         margins = self._input.new_empty(count, targets)
         u, v = candidates.contiguous()
@@ -111,6 +116,14 @@ class DiffusionEvaluator:
         keys, count = torch.cat([self._keys, both]).unique(return_counts=True)
         self._keys = keys[count == 1]
         self._compute()
+
+    def _with_target(self, position: int) -> DiffusionEvaluator:
+        """Return an evaluator of one target node in the same state."""
+        one = copy(self)
+        one._nodes, one._labels = self._nodes[position : position + 1], self._labels[position : position + 1]
+        one._target = torch.full_like(self._target, -1).index_fill_(0, one._nodes, 0)
+        one.margins = self.margins[position : position + 1]
+        return one
 
     def _compute(self) -> None:
         """Run the model in the current state, and keep the rows of every power times the input."""

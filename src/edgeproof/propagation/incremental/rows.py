@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -55,6 +56,7 @@ class RowsEvaluator:
 
     def __init__(self, engine: EdgeGradientEngine, depth: int) -> None:
         self._engine, self._depth = engine, depth
+        self.num_hops: int | None = depth
         self._nodes = engine.nodes
         self._target = torch.full((engine.num_nodes,), -1, device=self._nodes.device)
         self._target[self._nodes] = torch.arange(self._nodes.numel(), device=self._nodes.device)
@@ -63,7 +65,9 @@ class RowsEvaluator:
         self.flips = engine.data.edge_index.new_empty(2, 0)
         self._compute()
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
+        if only is not None:
+            return self._with_target(only).scan(candidates)
         parts, start, size = [], 0, _FIRST_BATCH
         while start < candidates.size(1):
             rows, *part = self._scan_part(candidates[:, start : start + size])
@@ -88,15 +92,25 @@ class RowsEvaluator:
         row, col = self._keys // n, self._keys % n
         self._graph = _Neighbors(torch.searchsorted(row, torch.arange(n + 1, device=device)), col)
         self._entries = torch.stack([col, row])
-        # Distance to the nearest target node; depth + 1 for all that are farther than the depth.
-        self._distance = torch.full((n,), self._depth + 1, device=device)
-        self._distance[self._nodes] = 0
-        for step in range(1, self._depth + 1):
-            near = self._graph.of((self._distance == step - 1).nonzero().squeeze(1))[0]
-            self._distance[near] = self._distance[near].clamp(max=step)
-        self._distance[self._nodes] = 0
+        self._distance = self._distance_to(self._nodes)
         logits = self._engine.logits_over(self._adjacency(self._entries, n), torch.arange(n, device=device))
         self.margins = margins_of(logits[self._nodes].double(), self._engine.labels)
+
+    def _with_target(self, position: int) -> RowsEvaluator:
+        """Return an evaluator of one target node in the same state."""
+        one, node = copy(self), self._nodes[position : position + 1]
+        one._target = torch.full_like(self._target, -1).index_fill_(0, node, position)
+        one._distance = self._distance_to(node)
+        return one
+
+    def _distance_to(self, nodes: Tensor) -> Tensor:
+        """Return the distance of every node to the nearest of the given ones; depth + 1 if it is larger than the depth."""
+        distance = torch.full((self._engine.num_nodes,), self._depth + 1, device=nodes.device)
+        distance[nodes] = 0
+        for step in range(1, self._depth + 1):
+            near = self._graph.of((distance == step - 1).nonzero().squeeze(1))[0]
+            distance[near] = distance[near].clamp(max=step)
+        return distance
 
     def _scan_part(self, pairs: Tensor) -> tuple[int, Tensor, Tensor, Tensor]:
         n, count, device = self._engine.num_nodes, pairs.size(1), pairs.device
