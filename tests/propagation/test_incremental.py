@@ -100,9 +100,13 @@ def test_incremental_evaluation_equals_full_evaluation(name: str) -> None:
     for step in range(3):
         candidates = random_pairs(30, 60, seed=step)
         torch.testing.assert_close(fast.margins, full.margins, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(
-            fast.scan(candidates).margins(), full.scan(candidates).margins(), rtol=1e-12, atol=1e-12
-        )
+        expected_margins = full.scan(candidates).margins()
+        torch.testing.assert_close(fast.scan(candidates).margins(), expected_margins, rtol=1e-12, atol=1e-12)
+        for position in (0, 4):
+            one = fast.scan(candidates, only=position)
+            torch.testing.assert_close(one.margins_at(position), expected_margins[:, position], rtol=1e-12, atol=1e-12)
+            assert bool((one.position == position).all())
+            assert full.scan(candidates, only=position).margins_at(position).equal(expected_margins[:, position])
         fast.apply(candidates[:, :4])
         full.apply(candidates[:, :4])
         assert fast.flips.equal(full.flips)
