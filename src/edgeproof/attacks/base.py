@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final, overload
+from typing import TYPE_CHECKING, Literal, final, overload
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +25,14 @@ from edgeproof.constraints import Constraints, Costs, Selection
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
 from edgeproof.models.base import predict
-from edgeproof.propagation import EdgeGradientEngine
+from edgeproof.propagation import EdgeGradientEngine, NoEdgeGradientError, Tier
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
 if TYPE_CHECKING:
     from edgeproof.attacks._recording import Recording, RecordingOptions
+
+Needs = Literal["gradients", "predictions"]
+"""What an attack needs of a model. Attacks that need only predictions run on models of every tier."""
 
 FlipScore = tuple[float, float]
 """Accuracy and negative loss under some flips; a lower score is a stronger attack."""
@@ -60,6 +63,11 @@ class Target:
     def _engines(self) -> dict[str, EdgeGradientEngine]:
         """Gradient engines by loss; shared with the copies of :meth:`for_one_attack`."""
         return {}
+
+    @cached_property
+    def _tiers(self) -> list[Tier]:
+        """The tier, once it is known; shared with the copies of :meth:`for_one_attack`."""
+        return []
 
     @cached_property
     def _used_losses(self) -> list[str]:
@@ -94,19 +102,30 @@ class Target:
         return self._engines[self._used_losses[0]].path if self._used_losses else "none"
 
     def engine(self, loss: str) -> EdgeGradientEngine:
-        """Return the (cached) gradient engine for a loss."""
-        if loss not in self._engines:
-            self._engines[loss] = EdgeGradientEngine(
-                self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
-            )
+        """Return the (cached) gradient engine for a loss.
+
+        Raises:
+            NoEdgeGradientError: If the tier is ``"black_box"``.
+        """
+        engine = self._engine(loss)
         if loss not in self._used_losses:
             self._used_losses.append(loss)
-        return self._engines[loss]
+        return engine
+
+    @property
+    def tier(self) -> Tier:
+        """Tier of the model: ``"propagate"``, ``"autograd"`` or ``"black_box"``."""
+        if not self._tiers:
+            try:
+                self._tiers.append(self._engine(next(iter(self._engines), "tanh_margin")).path)
+            except NoEdgeGradientError:
+                self._tiers.append("black_box")
+        return self._tiers[0]
 
     def for_one_attack(self) -> Target:
         """Return a copy with the same gradient engines, but its own :attr:`recordings` and its own :attr:`path`."""
         copy = replace(self)
-        copy.__dict__["_engines"] = self._engines
+        copy.__dict__.update(_engines=self._engines, _tiers=self._tiers)
         return copy
 
     def refresh(self) -> None:
@@ -119,20 +138,37 @@ class Target:
         """Whether attack steps on this target may be recorded as CUDA graphs."""
         return self.recording is not None or self.engine(loss).recordable
 
+    def _engine(self, loss: str) -> EdgeGradientEngine:
+        if loss not in self._engines:
+            self._engines[loss] = EdgeGradientEngine(
+                self.model, self.data, self.nodes, labels=self.labels, loss=losses.get(loss), backend=self.backend
+            )
+        return self._engines[loss]
+
     def accuracy(self, logits: Tensor) -> Tensor:
         """Return the accuracy of the target nodes, given logits of all nodes."""
         return losses.accuracy(logits[self.nodes], self.labels)
 
     def score(self, candidates: Sequence[Tensor], loss: str) -> list[FlipScore]:
         """Evaluate the model under each candidate set of flips; a lower score is a stronger attack."""
-        engine = self.engine(loss)
+        loss_of = losses.get(loss)
 
         def measure(logits: Tensor) -> Tensor:
             z = logits[self.nodes]
-            return torch.stack([losses.accuracy(z, self.labels), -engine.loss(z, self.labels)])
+            return torch.stack([losses.accuracy(z, self.labels), -loss_of(z, self.labels)])
 
-        measured = [torch.vmap(measure)(logits) for logits in engine.logits_of(candidates)]
+        measured = [torch.vmap(measure)(logits) for logits in self.logits_of(candidates, loss)]
         return [(accuracy, gain) for accuracy, gain in torch.cat(measured).tolist()] if measured else []
+
+    def logits_of(self, candidates: Sequence[Tensor], loss: str) -> Iterator[Tensor]:
+        """Yield the logits of all nodes under each set of flips, in batches: shape ``[sets, nodes, classes]``.
+
+        On the tier ``"black_box"``, the model predicts every perturbed graph; else the gradient engine of the loss evaluates
+        them, without gradients.
+        """
+        if self.tier == "black_box":
+            return (predict(self.model, flip_pairs(self.data, flips))[None] for flips in candidates)
+        return self.engine(loss).logits_of(candidates)
 
     def strongest(self, candidates: Sequence[Tensor], loss: str) -> Tensor:
         """Return the candidate set of flips with the lowest accuracy; the loss breaks ties.
@@ -141,14 +177,14 @@ class Target:
         """
         empty: Tensor = self.data.edge_index.new_empty(2, 0)
         candidates = [empty, *candidates]
-        engine = self.engine(loss)
-        logits = torch.cat([batch[:, self.nodes] for batch in engine.logits_of(candidates)])
+        logits = torch.cat([batch[:, self.nodes] for batch in self.logits_of(candidates, loss)])
         correct = (logits.argmax(dim=2) == self.labels) & logits.isfinite().all(dim=2)
         num_correct = correct.sum(dim=1).tolist()
         lowest = [index for index, count in enumerate(num_correct) if count == min(num_correct)]
         if len(lowest) == 1:
             return candidates[lowest[0]]
-        tied_losses = torch.vmap(lambda z: engine.loss(z, self.labels))(logits[lowest])
+        loss_of = losses.get(loss)
+        tied_losses = torch.vmap(lambda z: loss_of(z, self.labels))(logits[lowest])
         return candidates[lowest[int(tied_losses.argmax())]]
 
 
@@ -241,6 +277,7 @@ class AttackResult(TabularResult):
         attack: The attack with its settings.
         seed: Seed of the attack.
         path: Gradient path, ``"propagate"`` or ``"autograd"``; ``"none"`` if the attack uses no gradients.
+        tier: Tier of the model, ``"propagate"``, ``"autograd"`` or ``"black_box"``; see :data:`edgeproof.propagation.Tier`.
         queries: Number of perturbed graphs that the search evaluated exactly, fully or incrementally; 0 if the attack does not
             count them.
     """
@@ -258,6 +295,7 @@ class AttackResult(TabularResult):
     attack: Attack
     seed: int
     path: str
+    tier: Tier
     queries: int = 0
 
     def __repr__(self) -> str:
@@ -277,6 +315,7 @@ class AttackResult(TabularResult):
             "seed": self.seed,
             "path": self.path,
             "queries": self.queries,
+            "tier": self.tier,
             "seconds": self.seconds,
             "trace": list(self.trace),
         }
@@ -300,6 +339,7 @@ class AttackResult(TabularResult):
             ("flips", f"{self.flips.size(1):,} of {self.budget.total:,}{local}"),
             ("accuracy", f"{self.clean_accuracy:.1%} clean, {self.accuracy:.1%} under attack"),
             ("nodes", f"{self.nodes.numel():,}, of which the attack misclassifies {misclassified:,}"),
+            ("tier", self.tier),
             ("time", duration(self.seconds["total"])),
         ]
         return Layout("", (), lines, left=2)
@@ -312,6 +352,11 @@ class Attack(ABC):
     Settings are fixed at construction and the budget is an argument of the call, so one attack serves every budget. A
     subclass is a frozen dataclass of its settings that implements :meth:`run` and :meth:`num_steps`.
     """
+
+    @property
+    def needs(self) -> Needs:
+        """What the attack needs of a model: ``"gradients"`` with respect to edge weights, or only ``"predictions"``."""
+        return "gradients"
 
     @abstractmethod
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
@@ -333,6 +378,12 @@ class Attack(ABC):
 
     def check(self, target: Target, budget: Budget) -> None:  # noqa: B027
         """Raise if the settings do not fit the target or the budget; called before :meth:`run`."""
+
+    @final
+    def check_tier(self, target: Target) -> None:
+        """Raise :class:`~edgeproof.propagation.NoEdgeGradientError` if the attack needs gradients that the model has not."""
+        if self.needs == "gradients" and target.tier == "black_box":
+            target.engine("tanh_margin")
 
     def for_training(self) -> Attack:
         """Return the attack with the (cheaper) settings that the paper uses for adversarial training."""
@@ -588,6 +639,7 @@ def result_of_flips(attack: Attack, target: Target, budget: Budget, flips: Tenso
         attack=attack,
         seed=seed,
         path="none",
+        tier=target.tier,
     )
 
 

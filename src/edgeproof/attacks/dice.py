@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from edgeproof.attacks.base import Attack, AttackTrace, Target
+from edgeproof.attacks.base import Attack, AttackTrace, Needs, Target
 from edgeproof.attacks.blocks import sample_incident_pairs
 from edgeproof.attacks.candidates import Candidates
 from edgeproof.attacks.projections import discretize
@@ -30,11 +30,15 @@ class RandomFlips(Attack):
     torch.Size([2, 20])
     """
 
+    @property
+    def needs(self) -> Needs:
+        return "predictions"
+
     def num_steps(self, budget: Budget) -> int:
         return 0
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        return _first_within(_candidates(target, budget, generator), budget)
+        return _first_within(random_pairs(target, budget, generator), budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,10 @@ class DICE(Attack):
         if not isinstance(self.add_ratio, (int, float)) or not 0 <= self.add_ratio <= 1:
             raise ValueError(f"expected 0 <= add_ratio <= 1, got {self.add_ratio!r}")
 
+    @property
+    def needs(self) -> Needs:
+        return "predictions"
+
     def num_steps(self, budget: Budget) -> int:
         return 0
 
@@ -70,12 +78,12 @@ class DICE(Attack):
         internal = internal[:, y[internal[0]] == y[internal[1]]]
         removed = _first_within(internal, replace(budget, total=budget.total - round(self.add_ratio * budget.total)))
         labelled = None if bool((y != UNKNOWN).all()) else (y != UNKNOWN).nonzero().squeeze(1)
-        external = _candidates(target, budget, generator, labelled)
+        external = random_pairs(target, budget, generator, labelled)
         external = external[:, (y[external[0]] != y[external[1]]) & ~_is_edge(target, external)]
         return torch.cat([removed, _first_within(external, budget.after(removed))], dim=1)
 
 
-def _candidates(target: Target, budget: Budget, generator: torch.Generator, partners: Tensor | None = None) -> Tensor:
+def random_pairs(target: Target, budget: Budget, generator: torch.Generator, partners: Tensor | None = None) -> Tensor:
     """Return pairs with at least one target node in random order; all that the constraints permit if they are listed."""
     candidates = None if budget.permitted is None else Candidates(budget, target.num_nodes)
     if candidates is not None and candidates.listed is not None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgeproof._checks import check_pairs
-from edgeproof.attacks.base import Attack, AttackTrace, Target
+from edgeproof.attacks.base import Attack, AttackTrace, Needs, Target
 from edgeproof.budget import Budget
 
 
@@ -31,6 +31,10 @@ class FixedFlips(Attack):
 
     flips: Tensor
     origin: str = "given"
+
+    @property
+    def needs(self) -> Needs:
+        return "predictions"
 
     def num_steps(self, budget: Budget) -> int:
         return 0

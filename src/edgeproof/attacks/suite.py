@@ -11,9 +11,10 @@ from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.rbcd import LRBCD, PRBCD
 from edgeproof.budget import Budget
+from edgeproof.propagation import Tier
 
 # Maximum number of pair gradients of the exact greedy attack; beyond it, that attack takes longer than all others together.
-_MAX_GRADIENTS = {"propagate": 10**10, "autograd": 10**8}
+_MAX_GRADIENTS: dict[Tier, int] = {"propagate": 10**10, "autograd": 10**8}
 
 _GREEDY = GreedyRBCD(loss="log_margin")
 
@@ -43,17 +44,22 @@ def quick() -> list[Entry]:
     ]
 
 
-def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry]:
+def black_box() -> list[Entry]:
+    """Return the attacks of all efforts on models of the tier ``"black_box"``: those that need only predictions."""
+    return [Entry("RandomFlips", RandomFlips(), weak=True), Entry("DICE", DICE(), weak=True)]
+
+
+def standard(budgets: Sequence[Budget], num_nodes: int, tier: Tier) -> list[Entry]:
     """Return the attacks of the standard suite, without the final local search.
 
     The suite contains the paper's attack (LR-BCD with local budgets, otherwise PR-BCD), exact greedy and GR-BCD with the log
     margin, the latter with three seeds, and two baselines, DICE and random flips. Exact greedy is left out if graph, budget
-    and gradient path make it too slow.
+    and tier make it too slow.
 
     Args:
         budgets: All budgets of the evaluation.
         num_nodes: Number of nodes of the graph.
-        path: Gradient path of the model, ``"propagate"`` or ``"autograd"``.
+        tier: Tier of the model, ``"propagate"`` or ``"autograd"``.
     """
     entries = [
         Entry("RandomFlips", RandomFlips(), weak=True),
@@ -62,7 +68,7 @@ def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry
         Entry("GreedyRBCD, log margin", _GREEDY, seeds=(0, 1, 2)),
     ]
     num_gradients = sum(budget.total * num_usable_pairs(num_nodes, budget) for budget in budgets)
-    if num_gradients <= _MAX_GRADIENTS[path]:
+    if num_gradients <= _MAX_GRADIENTS[tier]:
         entries.append(Entry("exact greedy, log margin", FGSM(loss="log_margin")))
     return entries
 

@@ -117,6 +117,7 @@ def attack(
             **({} if constraints is None else {"constraints": constraints.description}),
             "budgets": {str(value): result.budget.total for value, result in results.items()},
             "attacks": {name: repr(built)},
+            "tier": attacked[0].tier,
             "rows": [
                 AttackScore(
                     name, value, result.budget.total, result.flips.size(1), result.accuracy, result.seconds["total"]
@@ -131,7 +132,8 @@ def attack(
     )
     outcomes.save(ep.report.nodes_file(out))
     written.write(out)
-    _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}")
+    tier = attacked[0].tier
+    _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}, tier {tier}")
     for problem in problems:
         print_warning(problem)
     print(f"result: {out}" + "".join(f"   graph: {path}" for path in graphs))

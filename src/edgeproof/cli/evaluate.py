@@ -155,6 +155,7 @@ def evaluate(
             "budgets": {str(row.epsilon): row.total for row in evaluation.rows},
             "attacks": {type(built).__name__: repr(built) for built in attacks} or "standard",
             "effort": evaluation.effort,
+            "tier": evaluation.tier,
             "rows": [row._asdict() for row in evaluation.rows],
         },
         warnings=evaluation.warnings,
@@ -208,6 +209,7 @@ def _print(evaluation: Evaluation, title: str) -> None:
     for name in dict.fromkeys(row.attack for row in evaluation.rows):
         table.add_row(name, *(f"{row.accuracy:.1%}" for row in evaluation.rows if row.attack == name))
     table.add_section()
+    table.caption = f"tier: {evaluation.tier}"
     worst = "worst" if evaluation.effort is None else f"worst ({evaluation.effort} effort)"
     table.add_row(worst, *(f"{evaluation.accuracy(epsilon):.1%}" for epsilon in evaluation.epsilons), style="bold")
     print_table(table)

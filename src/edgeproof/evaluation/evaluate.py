@@ -57,7 +57,8 @@ def evaluate(
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. It also applies flips found on a
+    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. On models without edge gradients it consists
+    of attacks that need only predictions. It also applies flips found on a
     surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
     smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
     :class:`~edgeproof.evaluation.EvaluationWarning`.
@@ -134,6 +135,7 @@ def evaluate(
         },
         local=local,
         count=count,
+        tier=target.tier,
         effort=effort if isinstance(attacks, str) else None,
         baselines=saved.baselines or {},
         constraints=constraints,
@@ -162,10 +164,13 @@ def _plan(
     if not isinstance(attacks, str):
         if effort != "standard":
             raise ValueError(f"expected effort {effort!r} without a list of attacks: it selects a suite")
-        return [*attack_steps(custom_entries(attacks)), *([transfer_step(0)] if with_surrogate else [])]
+        entries = custom_entries(attacks)
+        for entry in entries:
+            entry.attack.check_tier(target)
+        return [*attack_steps(entries), *([transfer_step(0)] if with_surrogate else [])]
     if attacks != "standard":
         raise unknown_name("suite", attacks, ["standard"])
-    steps = suite_plan(effort, budgets, target.num_nodes, target.engine("tanh_margin").path)
+    steps = suite_plan(effort, budgets, target.num_nodes, target.tier)
     # DICE needs labels of all nodes.
     return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
@@ -211,7 +216,7 @@ def _check_model(target: Target, steps: Sequence[Step], seed: int) -> list[tuple
     attack_losses = {step.name: getattr(step.attack, "loss", None) for step in steps if step.kind == "attack"}
     messages = {
         "EP001": checks.random_output(target.model, target.data),
-        "EP002": checks.vanishing_gradient(target, seed=seed),
+        "EP002": None if target.tier == "black_box" else checks.vanishing_gradient(target, seed=seed),
         "EP003": checks.unusual_scale(margins, attack_losses),
     }
     return [(code, message) for code, message in messages.items() if message is not None]

@@ -12,6 +12,7 @@ from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.attacks.base import AttackResult
 from edgeproof.constraints import Constraints
 from edgeproof.evaluation.result import Score
+from edgeproof.propagation import Tier
 
 
 class AttackScore(NamedTuple):
@@ -46,6 +47,7 @@ class Evaluation(TabularResult):
         results: Results behind ``rows``, by attack and epsilon.
         local: Local budgets as passed to :func:`evaluate`.
         count: Edges that epsilon is a fraction of.
+        tier: Tier of the model; see :data:`edgeproof.propagation.Tier`.
         effort: Effort of the suite; None for a list of attacks.
         baselines: Accuracies of the baselines, which do not depend on edges, by name; empty if not requested.
         constraints: Constraints on flips; None for all pairs at cost 1.
@@ -58,6 +60,7 @@ class Evaluation(TabularResult):
     results: dict[tuple[str, float], AttackResult]
     local: float | Tensor | None
     count: str
+    tier: Tier
     effort: str | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     constraints: Constraints | None = None
@@ -89,6 +92,7 @@ class Evaluation(TabularResult):
             "clean_accuracy": self.clean_accuracy,
             "worst": {str(epsilon): self.accuracy(epsilon) for epsilon in self.epsilons},
             "baselines": dict(self.baselines),
+            "tier": self.tier,
             "effort": self.effort,
             "local": self.local.tolist() if isinstance(self.local, Tensor) else self.local,
             "count": self.count,
@@ -113,5 +117,5 @@ class Evaluation(TabularResult):
             title="",
             header=("accuracy, %", *(f"epsilon {epsilon:g}" for epsilon in self.epsilons)),
             lines=[(name, *(f"{100 * value:.1f}" for value in row)) for name, row in values.items()],
-            notes=[f"warning: {warning}" for warning in self.warnings],
+            notes=[f"tier: {self.tier}", *(f"warning: {warning}" for warning in self.warnings)],
         )

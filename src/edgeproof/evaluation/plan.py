@@ -12,8 +12,9 @@ from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
 from edgeproof.attacks.registry import available, build
-from edgeproof.attacks.suite import Entry, quick, standard, thorough
+from edgeproof.attacks.suite import Entry, black_box, quick, standard, thorough
 from edgeproof.budget import Budget
+from edgeproof.propagation import Tier
 
 TRANSFER, LOCAL_SEARCH = "transfer", "local search"
 # Rough runtimes of one step, relative to a step of PR-BCD on Citeseer. They only affect estimates of the remaining time.
@@ -51,7 +52,7 @@ class Step(NamedTuple):
         return _COSTS.get(type(self.attack), 1.0)
 
 
-def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Step]:
+def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, tier: Tier) -> list[Step]:
     """Return the steps of the suite of an effort.
 
     Each suite contains all steps of the next weaker one, so it is at least as strong.
@@ -60,14 +61,14 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
         effort: ``"quick"``, ``"standard"`` or ``"thorough"``.
         budgets: All budgets of the evaluation.
         num_nodes: Number of nodes of the graph.
-        path: Gradient path of the model, ``"propagate"`` or ``"autograd"``.
+        tier: Tier of the model.
     """
     if effort not in EFFORTS:
         raise unknown_name("effort", effort, EFFORTS)
     if effort == "quick":
-        return [*attack_steps(quick()), transfer_step(0)]
+        return [*attack_steps(black_box() if tier == "black_box" else quick()), transfer_step(0)]
     steps = [
-        *attack_steps(standard(budgets, num_nodes, path)),
+        *attack_steps(black_box() if tier == "black_box" else standard(budgets, num_nodes, tier)),
         transfer_step(0),
         Step("search", LOCAL_SEARCH, LocalSearch(), starts=4),
     ]
@@ -75,7 +76,7 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
         return steps
     return [
         *steps,
-        *attack_steps(thorough(budgets)),
+        *([] if tier == "black_box" else attack_steps(thorough(budgets))),
         transfer_step(1),
         transfer_step(2),
         Step("search", LOCAL_SEARCH, LocalSearch(candidates=64, patience=24, swaps=300), starts=8),

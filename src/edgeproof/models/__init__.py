@@ -11,6 +11,7 @@ from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
+from edgeproof.models.tiers import ModelTier, tier_of
 
 __all__ = [
     "APPNP",
@@ -23,6 +24,7 @@ __all__ = [
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "ModelTier",
     "SoftMedianConv",
     "SoftMedianGDC",
     "WithObjective",
@@ -32,4 +34,5 @@ __all__ = [
     "is_listed",
     "predict",
     "soft_median",
+    "tier_of",
 ]

@@ -9,17 +9,21 @@ from edgeproof.propagation.pairs import Pairs
 from edgeproof.propagation.ppr import top_ppr
 from edgeproof.propagation.propagate import Tape, propagate, spmm
 from edgeproof.propagation.search import BestPairs, SearchOptions
+from edgeproof.propagation.tiers import TIERS, NoEdgeGradientError, Tier
 
 __all__ = [
+    "TIERS",
     "Adjacency",
     "BestPairs",
     "EdgeGradient",
     "EdgeGradientEngine",
     "EncodeDiffuse",
+    "NoEdgeGradientError",
     "Pairs",
     "Pattern",
     "SearchOptions",
     "Tape",
+    "Tier",
     "UnknownRuleError",
     "UnsupportedLayerError",
     "as_adjacency",

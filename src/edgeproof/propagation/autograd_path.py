@@ -200,6 +200,23 @@ class AutogradPath:
         with eval_mode(self.model), dispatch.using(self.backend):
             return nodes_interact(self.model, self.data)
 
+    def gradient_is_lost(self) -> bool:
+        """Test whether the logits depend on the edges although their gradient with respect to all edge weights is zero."""
+        edges = EdgeSet(self.data.edge_index, self.num_nodes).key
+        if not edges.numel():
+            return False
+        pairs = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
+        with torch.enable_grad():
+            weight = self._empty.new_zeros(edges.numel()).requires_grad_()
+            clean = self.run(pairs, weight)[1]
+            loss = weighted_logit_sum(clean, weight)
+            (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
+        if gradient is not None and bool(gradient.any()):
+            return False
+        with torch.no_grad():
+            without = self.run(pairs[:, ::2], self._empty.new_ones(pairs[:, ::2].size(1)))[1]
+        return not same_weighted(without, clean.detach())
+
     def _clean_run(self) -> Tensor:
         return self.run(self.data.edge_index.new_empty(2, 0), self._empty)[1]
 

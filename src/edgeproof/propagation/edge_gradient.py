@@ -44,6 +44,7 @@ from edgeproof.propagation.pairs import EdgeSet, Pairs, Scores, assemble
 from edgeproof.propagation.propagate import Tape
 from edgeproof.propagation.recorded_run import RecordedRun, try_record
 from edgeproof.propagation.search import BestPairs, SearchOptions, search
+from edgeproof.propagation.tiers import TIERS, NoEdgeGradientError, Tier
 
 # Runs before a CUDA graph is recorded: fewer do not pay off.
 _RUNS_BEFORE_RECORDING = 2
@@ -67,7 +68,7 @@ class EdgeGradient:
 
     loss: Tensor
     logits: Tensor
-    path: str
+    path: Tier
     engine: EdgeGradientEngine
     flips: tuple[Tensor, Tensor]
     scores: list[Scores]
@@ -173,8 +174,7 @@ class EdgeGradientEngine:
         check_data(data, labels=labels is None)
         nodes = node_ids(nodes, data, labelled=labels is None)
         dispatch.check_name(backend)
-        if path not in (None, "propagate", "autograd"):
-            raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")
+        _checked_path(path)
         data = for_model(data, model)
         check_inputs(model, data)
         self.model, self.data, self.loss, self.backend = model, data, loss, backend
@@ -187,21 +187,33 @@ class EdgeGradientEngine:
         self._batched_graphs: dict[int, Adjacency] = {}
         self.autograd = AutogradPath(model, data, self.nodes, self.labels, loss, backend)
         with dispatch.using(backend):
-            conversion_problem = self._convert_layers(path)
+            self._conversion_problem = self._convert_layers(path)
             check_logits(self._clean_logits(), self.labels, loss, self.num_nodes, type(model).__name__)
-            self.path = path or ("propagate" if self._can_propagate() else "autograd")
+            self.path: Tier = _checked_path(path) or ("propagate" if self._can_propagate() else "autograd")
         # Whether a GPU would wait for kernel launches. Set to False once recording fails.
         small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= reference.FEW_ENTRIES
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
         problem = self.autograd.edge_weight_problem() if self.path == "autograd" else None
         if problem is not None:
-            raise ValueError(
+            raise NoEdgeGradientError(
                 f"{type(model).__name__} treats zero-weight edges differently from missing edges, so it has no edge "
-                f"gradients: {problem}{conversion_problem}"
+                f"gradients: {problem}" + (f" ({self._conversion_problem})" if self._conversion_problem else "")
             )
         # A verified model has a non-zero edge gradient, so it depends on the edges.
         if path != "propagate" and not is_verified(self.model) and self.autograd.ignores_edges():
             raise ValueError(f"{type(model).__name__} {IGNORES_EDGES}")
+        if self.path == "autograd" and self.autograd.gradient_is_lost():
+            raise NoEdgeGradientError(
+                f"the logits of {type(model).__name__} depend on its edges, but their gradient with respect to edge weights is "
+                "zero at all edges: it computes them outside of autograd, or rounds them"
+            )
+
+    @property
+    def reason(self) -> str:
+        """Why the model has no faster path; empty on the ``"propagate"`` path."""
+        if self.path == "propagate":
+            return ""
+        return self._conversion_problem or "its propagated matrices do not follow from edge weights by known rules"
 
     def __repr__(self) -> str:
         loss = getattr(self.loss, "__name__", repr(self.loss))
@@ -352,13 +364,13 @@ class EdgeGradientEngine:
         return pairs, flip
 
     def _convert_layers(self, path: str | None) -> str:
-        """Convert a model of PyG layers, or return the reason why it cannot be converted, for an error message."""
+        """Convert a model of PyG layers, or return the reason why it cannot be converted."""
         if isinstance(self.model, EncodeDiffuse):
             return ""
         try:
             converted = convert_pyg_layers(self.model, self.data)
         except UnsupportedLayerError as error:
-            return f" ({error})"
+            return str(error)
         # path="autograd" differentiates the model itself if it supports edge weights.
         if path != "autograd" or self.autograd.edge_weight_problem() is not None:
             self.model = converted
@@ -421,3 +433,12 @@ class EdgeGradientEngine:
                 lambda: torch.stack([self._logits_after(flips) for flips in sets]), lambda: self._batched_logits(sets)
             )
         return _EXACT_BATCHES[self.model]
+
+
+def _checked_path(path: str | None) -> Tier | None:
+    for known in TIERS[:2]:
+        if path == known:
+            return known
+    if path is None:
+        return None
+    raise ValueError(f"expected path 'propagate' or 'autograd', got {path!r}")

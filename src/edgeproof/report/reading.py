@@ -168,6 +168,7 @@ def _check_values(run: Run) -> None:
         *(("count", table.count, str) for table in run.attacks),
         *(("constraints", table.constraints, str) for table in run.attacks),
         *(("effort", effort, str) for table in run.attacks for effort in table.efforts),
+        *(("tier", tier, str) for table in run.attacks for tier in table.tiers),
         *(("epsilon", row.epsilon, number) for row in rows),
         *(("accuracy", row.accuracy, number) for row in rows),
         *(("budget", row.total, integer) for row in rows),
@@ -216,6 +217,8 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         # Lists of attacks, single attacks and older files have no effort.
         efforts=() if threat.get("effort") is None else (threat["effort"],),
         constraints=threat.get("constraints") or "",
+        # Older files have no tier.
+        tiers=() if threat.get("tier") is None else (threat["tier"],),
     )
     return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else ()}
 

@@ -69,6 +69,7 @@ class AttackTable:
         checked: Whether the self-checks of an evaluation were run on all rows.
         efforts: Efforts of the suites that were run; see :func:`edgeproof.evaluate`.
         constraints: Description of the constraints on flips; empty without constraints.
+        tiers: Tiers of the model, as used by the attacks; see :data:`edgeproof.propagation.Tier`.
     """
 
     local: float | str | None
@@ -79,6 +80,7 @@ class AttackTable:
     checked: bool = False
     efforts: tuple[str, ...] = ()
     constraints: str = ""
+    tiers: tuple[str, ...] = ()
 
     @property
     def threat_model(self) -> ThreatModel:
@@ -278,6 +280,7 @@ def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTa
         warnings=evaluation.warnings,
         checked=True,
         efforts=() if evaluation.effort is None else (evaluation.effort,),
+        tiers=(evaluation.tier,),
         constraints="" if evaluation.constraints is None else evaluation.constraints.description,
     )
 
@@ -303,6 +306,7 @@ def _merge_tables(tables: list[AttackTable]) -> AttackTable:
         warnings=_unique(warning for table in tables for warning in table.warnings),
         checked=all(table.checked for table in tables),
         efforts=_unique(effort for table in tables for effort in table.efforts),
+        tiers=_unique(tier for table in tables for tier in table.tiers),
     )
 
 

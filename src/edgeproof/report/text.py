@@ -112,6 +112,11 @@ def warnings(group: Group) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def tiers(group: Group) -> list[str]:
+    """Return the tiers of all attacked runs of a model, each once."""
+    return list(dict.fromkeys(tier for run in group.runs for table in run.attacks for tier in table.tiers))
+
+
 def efforts(group: Group) -> list[str]:
     """Return the efforts of all evaluations of a model, each once."""
     return list(dict.fromkeys(effort for run in group.runs for table in run.attacks for effort in table.efforts))

@@ -13,7 +13,7 @@ _CHANNELS = ("in_channels", "out_channels")
 
 def models(page: Page) -> Section:
     """Return a table of the models, their graphs and test nodes, and a description of each threat model."""
-    head = ("model", "architecture", "training", "graph", "tested on", "clean accuracy", "parameters", "runs")
+    head = ("model", "architecture", "training", "graph", "tested on", "tier", "clean accuracy", "parameters", "runs")
     parts = [table("Tested models", head, map(_row, page.groups))]
     parts += [_threat_model(scenario, several=len(page.scenarios) > 1) for scenario in page.scenarios]
     return Section("models", "Tested models", join(parts))
@@ -30,6 +30,7 @@ def _row(group: Group) -> list[TableCell]:
         TableCell(text.training(run)),
         TableCell(run.dataset),
         TableCell(text.tested_nodes(run)),
+        TableCell(", ".join(text.tiers(group)) or "–"),
         number_cell(None if clean is None else clean.mean, text.with_interval(clean, len(group.runs))),
         number_cell(parameters, None if parameters is None else f"{parameters:,}"),
         number_cell(len(group.runs)),
