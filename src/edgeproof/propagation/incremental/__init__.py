@@ -11,7 +11,7 @@ from edgeproof.propagation.incremental.diffusion import (
     WithPolynomial,
     diffusion_evaluator,
 )
-from edgeproof.propagation.incremental.full import FullEvaluator
+from edgeproof.propagation.incremental.full import FlippedLogits, FullEvaluator
 from edgeproof.propagation.incremental.rows import RowsEvaluator, rows_evaluator
 from edgeproof.propagation.incremental.stack import StackEvaluator, WithConvolutions, stack_evaluator
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DiffusionEvaluator",
+    "FlippedLogits",
     "FullEvaluator",
     "IncrementalEvaluator",
     "Polynomial",

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from edgeproof.propagation.incremental.base import Scan, margins_of, toggled
 
-if TYPE_CHECKING:
-    from edgeproof.propagation.edge_gradient import EdgeGradientEngine
+
+class FlippedLogits(Protocol):
+    """Model that is run on flipped graphs: an engine of edge gradients, or predictions alone.
+
+    Args:
+        data: Graph.
+        nodes: Target node ids.
+        labels: Label of each target node.
+        num_nodes: Number of nodes of the graph.
+    """
+
+    data: Data
+    nodes: Tensor
+    labels: Tensor
+    num_nodes: int
+
+    def logits_of(self, sets: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Yield the logits under the next sets of flips, shape ``[sets, nodes, classes]``."""
 
 
 class FullEvaluator:
@@ -23,7 +41,7 @@ class FullEvaluator:
     name = "full"
     num_hops: int | None = None
 
-    def __init__(self, engine: EdgeGradientEngine) -> None:
+    def __init__(self, engine: FlippedLogits) -> None:
         self._engine = engine
         self._set(engine.data.edge_index.new_empty(2, 0))
 
