@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import Nodes
+from edgeproof._checks import Nodes, check_int
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -27,6 +27,8 @@ from edgeproof.evaluation.baselines import baseline_accuracies
 from edgeproof.evaluation.checkpoint import Checkpoint
 from edgeproof.evaluation.estimate import Meter, total_work
 from edgeproof.evaluation.evaluation import AttackScore, Evaluation
+from edgeproof.evaluation.fragility import fragility as search_fragility
+from edgeproof.evaluation.fragility_result import Fragility
 from edgeproof.evaluation.plan import TRANSFER, Step, attack_steps, custom_entries, suite_plan, transfer_step
 from edgeproof.evaluation.run import accuracy_of, combine_worst, run_steps
 from edgeproof.models.base import predict
@@ -52,6 +54,7 @@ def evaluate(
     baselines: Split | None = None,
     seed: int = 0,
     backend: str | None = None,
+    fragility: int | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = False,
 ) -> Evaluation:
@@ -81,6 +84,8 @@ def evaluate(
             no baselines.
         seed: Seed of all random choices.
         backend: Kernel backend. Default: the fastest that supports the inputs.
+        fragility: Largest number of flips of a search for the fewest flips that misclassify each target node on its own, see
+            :func:`edgeproof.evaluation.fragility`; None for no search.
         checkpoint: File for the flips of all finished searches, written after each of them. If it exists, the evaluation
             resumes from it, with the same result as an uninterrupted one: bit for bit on a CPU.
         progress: Whether to draw a progress bar with the remaining time (on terminals only).
@@ -95,6 +100,8 @@ def evaluate(
     True
     """
     epsilons = _check_epsilons(epsilons)
+    if fragility is not None:
+        check_int(1, fragility=fragility)
     target = make_target(model, data, nodes, labels, backend)
     budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count, constraints=constraints)
     steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
@@ -116,6 +123,7 @@ def evaluate(
         runs.setdefault(step.name, []).append(found)
     best = {name: [min(results, key=accuracy_of) for results in zip(*runs[name], strict=True)] for name in runs}
 
+    searched = None if fragility is None else _search_nodes(target, constraints, fragility, progress=progress)
     problems += _check_order(best, steps, epsilons)
     for code, message in problems:
         warn(code, message, checks.EvaluationWarning, stacklevel=2)
@@ -139,6 +147,23 @@ def evaluate(
         effort=effort if isinstance(attacks, str) else None,
         baselines=saved.baselines or {},
         constraints=constraints,
+        fragility=searched,
+    )
+
+
+def _search_nodes(target: Target, constraints: Constraints | None, max_flips: int, *, progress: bool) -> Fragility:
+    """Search for the fewest permitted flips at each node; costs do not count."""
+    allowed, forbidden = ((), ()) if constraints is None else (constraints.allowed, constraints.forbidden)
+    return search_fragility(
+        target.model,
+        target.data,
+        target.nodes,
+        max_flips=max_flips,
+        allowed=allowed or None,
+        forbidden=forbidden or None,
+        labels=target.labels,
+        backend=target.backend,
+        progress=progress,
     )
 
 
