@@ -24,6 +24,7 @@ from edgeproof.attacks import (
     PRBCD,
     Attack,
     EvA,
+    ExactGain,
     FixedFlips,
     GreedyRBCD,
     LocalSearch,
@@ -32,6 +33,7 @@ from edgeproof.attacks import (
 from edgeproof.attacks.base import AttackTrace, Target
 from edgeproof.attacks.rbcd import Best, ascend, initial_block
 from edgeproof.budget import Budget, BudgetExceededError
+from edgeproof.propagation import EdgeGradientEngine
 
 ATTACKS: list[Attack] = [
     PGD(steps=8, samples=3),
@@ -41,11 +43,12 @@ ATTACKS: list[Attack] = [
     FGSM(loss="log_margin"),
     GreedyRBCD(steps=4, block_size=2_000),
     LocalSearch(start=GreedyRBCD(steps=4, block_size=2_000), patience=2, candidates=4, swaps=3),
+    ExactGain(candidates=200, refresh=3, batch=20),
     EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]
-USING_GRADIENTS = ATTACKS[:7]
+USING_GRADIENTS = ATTACKS[:8]
 MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
 
 
@@ -158,6 +161,30 @@ def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: e
         assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
 
 
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "LEConv"])
+def test_exact_gain_of_one_flip_is_optimal(name: str, small: Data) -> None:
+    model, nodes = build(name, small), torch.arange(20)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    pairs = torch.combinations(torch.arange(small.num_nodes)).T
+    logits = EdgeGradientEngine(model, small, nodes, labels=labels).logits_of([pair[:, None] for pair in pairs.T])
+    lowest = min(float((z[:, nodes].argmax(dim=2) == labels).double().mean(dim=1).min()) for z in logits)
+    result = ExactGain()(model, small, nodes, Budget(1), labels=labels)
+    assert result.accuracy == pytest.approx(lowest)
+    assert result.queries >= pairs.size(1)
+
+
+def test_exact_gain_is_stronger_than_gradients(sbm: Data, split: ep.splits.Split) -> None:
+    model = ep.models.build("GCN", sbm.num_features, 2, seed=0)
+    ep.train(model, split, max_epochs=100, seed=0, progress=False)
+    data, nodes = split.test.data, split.test.nodes
+    for local in (None, 0.5):
+        budget = Budget.from_epsilon(data, nodes, 0.1, local=local)
+        exact, predicted = (attack(model, data, nodes, budget) for attack in (ExactGain(), FGSM(loss="log_margin")))
+        assert exact.accuracy <= predicted.accuracy
+        # A flip is made only if it misclassifies a node or brings one closer to it.
+        assert list(exact.trace) == sorted(exact.trace, reverse=True)
+
+
 def test_eva_improves_with_generations_and_counts_queries(small: Data) -> None:
     model, nodes, budget = build("GCN", small), torch.arange(30), Budget(10)
     short, long = (EvA(population=20, generations=k)(model, small, nodes, budget, seed=2) for k in (1, 30))
@@ -262,6 +289,7 @@ def test_fixed_flips_transfer_to_another_model(small: Data) -> None:
         (lambda: GreedyRBCD(steps=1.5), "steps to be an integer >= 1, got 1.5"),
         (lambda: LocalSearch(swaps=True), "swaps to be an integer >= 1, got True"),
         (lambda: PRBCD(keep_best=1), "keep_best to be True or False, got 1"),
+        (lambda: ExactGain(refresh=0), "refresh to be an integer >= 1, got 0"),
         (lambda: EvA(population=1), "population to be an integer >= 2, got 1"),
         (lambda: EvA(elite=1.5), "elite"),
         (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),

@@ -4,6 +4,7 @@ from edgeproof.attacks.base import Attack, AttackResult
 from edgeproof.attacks.blocks import Block, resample, sample_block
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
@@ -22,6 +23,7 @@ __all__ = [
     "AttackResult",
     "Block",
     "EvA",
+    "ExactGain",
     "FixedFlips",
     "GreedyRBCD",
     "LocalSearch",

@@ -10,12 +10,13 @@ from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.base import Attack
 from edgeproof.attacks.dice import DICE, RandomFlips
 from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 
 _ATTACKS: dict[str, type[Attack]] = {
-    attack.__name__: attack for attack in (DICE, EvA, FGSM, GreedyRBCD, LRBCD, PGD, PRBCD, RandomFlips)
+    attack.__name__: attack for attack in (DICE, EvA, ExactGain, FGSM, GreedyRBCD, LRBCD, PGD, PRBCD, RandomFlips)
 }
 
 
@@ -23,7 +24,7 @@ def available() -> list[str]:
     """Return the names of all attacks.
 
     >>> available()
-    ['DICE', 'EvA', 'FGSM', 'GreedyRBCD', 'LRBCD', 'PGD', 'PRBCD', 'RandomFlips']
+    ['DICE', 'EvA', 'ExactGain', 'FGSM', 'GreedyRBCD', 'LRBCD', 'PGD', 'PRBCD', 'RandomFlips']
     """
     return list(_ATTACKS)
 

@@ -282,7 +282,9 @@ class EdgeGradientEngine:
             Logits of the next sets, shape ``[sets, nodes, classes]``.
         """
         batch_size = max_batch_nodes // self.num_nodes
-        batched = self.path == "propagate" and self.num_nodes > 1 and batch_size > 1
+        # The cost of some models grows faster than the number of nodes, so a batch would be slower than single graphs.
+        linear = getattr(self.model, "side_by_side", True)
+        batched = self.path == "propagate" and self.num_nodes > 1 and batch_size > 1 and linear
         with dispatch.using(self.backend):
             batched = batched and self._batching_is_exact()
         if not batched:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgeproof.propagation.incremental.base import IncrementalEvaluator, Scan
+from edgeproof.propagation.incremental.base import IncrementalEvaluator, Scan, toggled
 from edgeproof.propagation.incremental.diffusion import (
     DiffusionEvaluator,
     Polynomial,
@@ -30,6 +30,7 @@ __all__ = [
     "WithConvolutions",
     "WithPolynomial",
     "incremental_evaluator",
+    "toggled",
 ]
 
 
