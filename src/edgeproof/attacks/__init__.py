@@ -10,6 +10,7 @@ from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
 from edgeproof.attacks.projections import discretize, project_global, project_local
+from edgeproof.attacks.query_gain import QueryGain
 from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 from edgeproof.attacks.registry import available, build
 
@@ -27,6 +28,7 @@ __all__ = [
     "FixedFlips",
     "GreedyRBCD",
     "LocalSearch",
+    "QueryGain",
     "RandomFlips",
     "available",
     "build",

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from edgeproof._checks import check_fraction, check_int
-from edgeproof.attacks.base import Attack, AttackTrace, Target, num_usable_pairs
+from edgeproof.attacks.base import Attack, AttackTrace, Needs, Target, num_usable_pairs
 from edgeproof.attacks.candidates import Candidates
+from edgeproof.attacks.predictions import Predictions
 from edgeproof.budget import Budget
 
 # Gene without a flip: a set may have fewer flips than the budget allows.
@@ -55,11 +56,15 @@ class EvA(Attack):
         check_int(1, generations=self.generations, tournament=self.tournament, crossovers=self.crossovers)
         check_fraction(elite=self.elite, mutation_rate=self.mutation_rate)
 
+    @property
+    def needs(self) -> Needs:
+        return "predictions"
+
     def num_steps(self, budget: Budget) -> int:
         return self.generations + 1
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
-        genome = _Genome(target, budget, generator)
+        genome = _Genome(target, budget, generator, trace)
         num_elite = min(self.population - 1, max(1, round(self.elite * self.population)))
         genes, correct = genome.random(self.population), torch.ones(self.population, target.nodes.numel())
         genes, correct = genome.evaluate(genes, correct[:0].to(target.device), trace)
@@ -94,10 +99,12 @@ class _Genome:
         target: Model, graph and nodes under attack.
         budget: Budget.
         generator: Random generator.
+        trace: Receives the lowest accuracy and the number of evaluated sets.
     """
 
-    def __init__(self, target: Target, budget: Budget, generator: torch.Generator) -> None:
+    def __init__(self, target: Target, budget: Budget, generator: torch.Generator, trace: AttackTrace) -> None:
         self._target, self._budget, self._generator = target, budget, generator
+        self._predictions = Predictions(target, trace)
         self._length = min(budget.total, num_usable_pairs(target.num_nodes, budget))
         n, device = target.num_nodes, target.device
         usable = torch.arange(n, device=device) if budget.usable is None else budget.usable
@@ -127,10 +134,9 @@ class _Genome:
             trace: Receives the lowest accuracy and the number of evaluated sets.
         """
         target, sets = self._target, [self.flips(row) for row in genes[known.size(0) :]]
-        logits = [batch[:, target.nodes] for batch in target.engine("tanh_margin").logits_of(sets)]
+        logits = [batch[:, target.nodes] for batch in self._predictions.logits_of(sets)]
         right = [(z.argmax(dim=2) == target.labels) & z.isfinite().all(dim=2) for z in logits]
         correct = torch.cat([known, *(values.float() for values in right)])
-        trace.count_queries(len(sets))
         trace.step(correct.mean(dim=1).amin())
         trace.phase("evaluation")
         return genes, correct

@@ -12,9 +12,9 @@ from edgeproof import losses
 from edgeproof._progress import Advance
 from edgeproof.attacks.base import Target
 from edgeproof.attacks.predictions import Predictions
+from edgeproof.attacks.surrogate import fit_surrogate
 from edgeproof.budget import Budget
 from edgeproof.evaluation.node_candidates import NodeCandidates
-from edgeproof.evaluation.surrogate import fit_surrogate
 from edgeproof.propagation import EdgeGradientEngine, NoEdgeGradientError
 from edgeproof.propagation.incremental import FlippedLogits, FullEvaluator, IncrementalEvaluator, incremental_evaluator
 from edgeproof.propagation.incremental.base import toggled

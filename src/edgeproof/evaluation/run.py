@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
 from edgeproof.attacks.fixed import FixedFlips
 from edgeproof.attacks.local_search import LocalSearch
+from edgeproof.attacks.surrogate import fit_surrogate
 from edgeproof.budget import Budget
 from edgeproof.evaluation.checkpoint import Checkpoint, Record
 from edgeproof.evaluation.estimate import Meter
 from edgeproof.evaluation.plan import Step
-from edgeproof.evaluation.surrogate import fit_surrogate
 
 
 def run_steps(

@@ -56,6 +56,15 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "keep_best": True,
         "loss": "tanh_margin",
     },
+    "QueryGain": {
+        "candidates": 64,
+        "explore": 0.25,
+        "groups": 4,
+        "batch": 32,
+        "refresh": 20,
+        "rounds": 20,
+        "replaced": 0.15,
+    },
     "RandomFlips": {},
     "APPNP": {"hidden_channels": 64, "num_layers": 2, "K": 10, "alpha": 0.1, "dropout": 0.2},
     "ChebNetII": {
