@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof._checks import check_int
-from edgeproof.attacks.base import Attack, AttackTrace, FlipScore, Target
+from edgeproof.attacks.base import Attack, AttackTrace, FlipScore, Refining, Target
 from edgeproof.attacks.candidates import top_candidates
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.budget import Budget
@@ -24,7 +24,7 @@ _STRONGEST = FGSM(loss="log_margin")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSearch(Attack):
+class LocalSearch(Refining):
     """Improve the flips of another attack: remove the flip of smallest gradient and try the most promising replacements.
 
     A swap is made only if it lowers the accuracy of the discrete graph, or keeps the accuracy and raises the loss. If
@@ -57,8 +57,9 @@ class LocalSearch(Attack):
         check_int(1, candidates=self.candidates, patience=self.patience, swaps=self.swaps)
         losses.get(self.loss)
 
-    def num_steps(self, budget: Budget) -> int:
-        return self.start.num_steps(budget) + self.swaps
+    @property
+    def own_steps(self) -> int:
+        return self.swaps
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         flips = self.start.run(target, budget, generator=generator, trace=trace)

@@ -13,10 +13,12 @@ from edgeproof.attacks.eva import EvA
 from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.attacks.node_selection import NodeSelection
 from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 
 _ATTACKS: dict[str, type[Attack]] = {
-    attack.__name__: attack for attack in (DICE, EvA, ExactGain, FGSM, GreedyRBCD, LRBCD, PGD, PRBCD, RandomFlips)
+    attack.__name__: attack
+    for attack in (DICE, EvA, ExactGain, FGSM, GreedyRBCD, LRBCD, NodeSelection, PGD, PRBCD, RandomFlips)
 }
 
 
@@ -24,7 +26,7 @@ def available() -> list[str]:
     """Return the names of all attacks.
 
     >>> available()
-    ['DICE', 'EvA', 'ExactGain', 'FGSM', 'GreedyRBCD', 'LRBCD', 'PGD', 'PRBCD', 'RandomFlips']
+    ['DICE', 'EvA', 'ExactGain', 'FGSM', 'GreedyRBCD', 'LRBCD', 'NodeSelection', 'PGD', 'PRBCD', 'RandomFlips']
     """
     return list(_ATTACKS)
 

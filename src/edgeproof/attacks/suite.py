@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from edgeproof.attacks.base import Attack, num_usable_pairs
 from edgeproof.attacks.dice import DICE, RandomFlips
+from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.attacks.node_selection import NodeSelection
 from edgeproof.attacks.rbcd import LRBCD, PRBCD
 from edgeproof.budget import Budget
 
@@ -65,6 +68,24 @@ def standard(budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Entry
     if num_gradients <= _MAX_GRADIENTS[path]:
         entries.append(Entry("exact greedy, log margin", FGSM(loss="log_margin")))
     return entries
+
+
+def exact(evaluator: str) -> list[Entry]:
+    """Return the attacks by exact gains that the standard suite runs after those of :func:`standard`.
+
+    EvA, which uses neither gradients nor exact gains, is among them as a check: if it beats the other attacks, these are weak.
+
+    Args:
+        evaluator: Name of the model's :class:`~edgeproof.propagation.incremental.IncrementalEvaluator`. With ``"full"``, every
+            candidate costs a run of the model, so that there are few candidates.
+    """
+    if evaluator == "full":
+        return [Entry("ExactGain", ExactGain(candidates=256, batch=16))]
+    return [
+        Entry("EvA", EvA(population=64, generations=40), weak=True),
+        Entry("ExactGain", ExactGain()),
+        Entry("NodeSelection", NodeSelection(candidates=40_000)),
+    ]
 
 
 def thorough(budgets: Sequence[Budget]) -> list[Entry]:

@@ -27,9 +27,18 @@ from edgeproof.evaluation.baselines import baseline_accuracies
 from edgeproof.evaluation.checkpoint import Checkpoint
 from edgeproof.evaluation.estimate import Meter, total_work
 from edgeproof.evaluation.evaluation import AttackScore, Evaluation
-from edgeproof.evaluation.plan import TRANSFER, Step, attack_steps, custom_entries, suite_plan, transfer_step
+from edgeproof.evaluation.plan import (
+    EXACT_SEARCH,
+    TRANSFER,
+    Step,
+    attack_steps,
+    custom_entries,
+    suite_plan,
+    transfer_step,
+)
 from edgeproof.evaluation.run import accuracy_of, combine_worst, run_steps
 from edgeproof.models.base import predict
+from edgeproof.propagation.incremental import incremental_evaluator
 from edgeproof.splits import Split
 
 # Results of each attack by its name: one list per restart, each with one result per budget.
@@ -57,10 +66,10 @@ def evaluate(
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. It also applies flips found on a
-    surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
-    smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
-    :class:`~edgeproof.evaluation.EvaluationWarning`.
+    The standard suite (:func:`edgeproof.attacks.suite.standard` and :func:`edgeproof.attacks.suite.exact`) needs no tuning. It
+    also applies flips found on a surrogate fitted to the model's predictions, and improves the best flips of all attacks by
+    local search, with gradients and with exact gains. Results at a smaller budget also count at larger ones. Signs that the
+    result overestimates robustness are issued as :class:`~edgeproof.evaluation.EvaluationWarning`.
 
     Args:
         model: Module called as ``model(x, edge_index, edge_weight=None)``.
@@ -165,7 +174,8 @@ def _plan(
         return [*attack_steps(custom_entries(attacks)), *([transfer_step(0)] if with_surrogate else [])]
     if attacks != "standard":
         raise unknown_name("suite", attacks, ["standard"])
-    steps = suite_plan(effort, budgets, target.num_nodes, target.engine("tanh_margin").path)
+    evaluator = incremental_evaluator(target.engine("log_margin")).name if effort != "quick" else "full"
+    steps = suite_plan(effort, budgets, target.num_nodes, target.engine("tanh_margin").path, evaluator)
     # DICE needs labels of all nodes.
     return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
@@ -234,6 +244,8 @@ def _check_order(
         adaptive = torch.stack(list(strong.values())).amin(dim=0)
         messages = checks.transfer_beats_adaptive(accuracies[TRANSFER], adaptive, epsilons)
         problems += [("EP006", message) for message in messages]
+    traces = [result.trace for result in best.get(EXACT_SEARCH, [])]
+    problems += [("EP009", message) for message in checks.still_improving(traces, epsilons)]
     return problems
 
 

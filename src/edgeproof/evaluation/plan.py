@@ -7,17 +7,28 @@ from typing import Literal, NamedTuple
 
 from edgeproof._catalog import EFFORTS
 from edgeproof._names import unknown_name
-from edgeproof.attacks.base import Attack
+from edgeproof.attacks.base import Attack, Refining
+from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
+from edgeproof.attacks.exact_search import ExactSearch
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
 from edgeproof.attacks.local_search import LocalSearch
+from edgeproof.attacks.node_selection import NodeSelection
 from edgeproof.attacks.registry import available, build
-from edgeproof.attacks.suite import Entry, quick, standard, thorough
+from edgeproof.attacks.suite import Entry, exact, quick, standard, thorough
 from edgeproof.budget import Budget
 
-TRANSFER, LOCAL_SEARCH = "transfer", "local search"
+TRANSFER, LOCAL_SEARCH, EXACT_SEARCH = "transfer", "local search", "exact search"
 # Rough runtimes of one step, relative to a step of PR-BCD on Citeseer. They only affect estimates of the remaining time.
-_COSTS: dict[type[Attack], float] = {FGSM: 4.0, LocalSearch: 2.5}
+_COSTS: dict[type[Attack], float] = {
+    FGSM: 4.0,
+    LocalSearch: 2.5,
+    EvA: 6.0,
+    ExactGain: 3.0,
+    NodeSelection: 6.0,
+    ExactSearch: 5.0,
+}
 
 
 class Step(NamedTuple):
@@ -42,7 +53,7 @@ class Step(NamedTuple):
 
     def work(self, budget: Budget) -> float:
         """Return the planned work at one budget, in steps of PR-BCD."""
-        num_steps = self.attack.swaps if isinstance(self.attack, LocalSearch) else self.attack.num_steps(budget)
+        num_steps = self.attack.own_steps if isinstance(self.attack, Refining) else self.attack.num_steps(budget)
         return self.starts * max(1, num_steps) * self.cost
 
     @property
@@ -51,7 +62,7 @@ class Step(NamedTuple):
         return _COSTS.get(type(self.attack), 1.0)
 
 
-def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str) -> list[Step]:
+def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str, evaluator: str) -> list[Step]:
     """Return the steps of the suite of an effort.
 
     Each suite contains all steps of the next weaker one, so it is at least as strong.
@@ -61,6 +72,7 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
         budgets: All budgets of the evaluation.
         num_nodes: Number of nodes of the graph.
         path: Gradient path of the model, ``"propagate"`` or ``"autograd"``.
+        evaluator: Name of the model's evaluator of flips; see :func:`edgeproof.attacks.suite.exact`.
     """
     if effort not in EFFORTS:
         raise unknown_name("effort", effort, EFFORTS)
@@ -70,7 +82,11 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
         *attack_steps(standard(budgets, num_nodes, path)),
         transfer_step(0),
         Step("search", LOCAL_SEARCH, LocalSearch(), starts=4),
+        # The steps above are those of earlier versions, so that results can only become lower.
+        *attack_steps(exact(evaluator)),
     ]
+    if evaluator != "full":
+        steps.append(Step("search", EXACT_SEARCH, ExactSearch(), starts=2))
     if effort == "standard":
         return steps
     return [
@@ -79,6 +95,7 @@ def suite_plan(effort: str, budgets: Sequence[Budget], num_nodes: int, path: str
         transfer_step(1),
         transfer_step(2),
         Step("search", LOCAL_SEARCH, LocalSearch(candidates=64, patience=24, swaps=300), starts=8),
+        *([] if evaluator == "full" else [Step("search", EXACT_SEARCH, ExactSearch(moves=1000), seed=1, starts=4)]),
     ]
 
 

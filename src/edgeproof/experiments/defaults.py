@@ -46,6 +46,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "FGSM": {"loss": "tanh_margin"},
     "GreedyRBCD": {"steps": 400, "block_size": 500000, "loss": "tanh_margin"},
     "LRBCD": {"steps": 400, "block_size": 500000, "lr": 100.0, "samples": 20, "loss": "tanh_margin"},
+    "NodeSelection": {"candidates": 100000, "max_flips": 3},
     "PGD": {"steps": 400, "lr": 0.1, "samples": 20, "loss": "tanh_margin"},
     "PRBCD": {
         "steps": 400,
