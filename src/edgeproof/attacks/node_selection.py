@@ -22,7 +22,7 @@ _ALTERNATIVES = 4
 _MAX_TREE_NODES, _GAP = 2_000, 0.002
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
     """Sets of flips that misclassify target nodes together.
 
     Args:
@@ -76,7 +76,7 @@ class NodeSelection(Attack):
         state.refresh()
         options = self._options(state, target, budget)
         if options.members:
-            flips = options.flips[:, _solve(options, budget, target.nodes.numel())]
+            flips = options.flips[:, select(options, budget, target.nodes.numel())]
             trace.phase("selection")
             if flips.size(1):
                 state.apply(flips)
@@ -84,7 +84,7 @@ class NodeSelection(Attack):
         ExactGain().extend(state)
         return state.flips
 
-    def _options(self, state: ExactState, target: Target, budget: Budget) -> _Options:
+    def _options(self, state: ExactState, target: Target, budget: Budget) -> Options:
         flips: list[tuple[int, int]] = []
         members: list[list[int]] = []
         nodes: list[list[int]] = []
@@ -103,9 +103,7 @@ class NodeSelection(Attack):
                     number.setdefault(pair, len(number))
                 members.append([number[pair] for pair in chosen])
                 nodes.append(lost)
-        return _Options(
-            torch.tensor(list(number), dtype=torch.long, device=target.device).view(-1, 2).T, members, nodes
-        )
+        return Options(torch.tensor(list(number), dtype=torch.long, device=target.device).view(-1, 2).T, members, nodes)
 
     def _at_node(
         self, state: ExactState, position: int, node: int, budget: Budget
@@ -141,7 +139,7 @@ def _single_flips(state: ExactState) -> Iterator[tuple[tuple[int, int], list[int
             yield (pair[0], pair[1]), lost
 
 
-def _solve(options: _Options, budget: Budget, num_targets: int) -> Tensor:
+def select(options: Options, budget: Budget, num_targets: int) -> Tensor:
     """Return the positions of the flips of the best selection."""
     # Importing scipy.optimize takes a third of a second.
     from scipy.optimize import Bounds, LinearConstraint, milp
