@@ -51,6 +51,7 @@ def load(name: str) -> ModuleType:
         "nondeterminism",
         "robust_training",
         "transductive",
+        "worst_case",
     ],
 )
 def test_page_matches_stored_results(name: str) -> None:

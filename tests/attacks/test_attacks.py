@@ -25,12 +25,15 @@ from edgeproof.attacks import (
     Attack,
     EvA,
     ExactGain,
+    ExactSearch,
     FixedFlips,
     GreedyRBCD,
     LocalSearch,
+    NodeSelection,
     RandomFlips,
 )
 from edgeproof.attacks.base import AttackTrace, Target
+from edgeproof.attacks.node_selection import Options, select
 from edgeproof.attacks.rbcd import Best, ascend, initial_block
 from edgeproof.budget import Budget, BudgetExceededError
 from edgeproof.propagation import EdgeGradientEngine
@@ -44,11 +47,13 @@ ATTACKS: list[Attack] = [
     GreedyRBCD(steps=4, block_size=2_000),
     LocalSearch(start=GreedyRBCD(steps=4, block_size=2_000), patience=2, candidates=4, swaps=3),
     ExactGain(candidates=200, refresh=3, batch=20),
+    NodeSelection(candidates=200),
+    ExactSearch(start=ExactGain(candidates=100), candidates=100, moves=8, refresh=5),
     EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]
-USING_GRADIENTS = ATTACKS[:8]
+USING_GRADIENTS = ATTACKS[:10]
 MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
 
 
@@ -185,6 +190,30 @@ def test_exact_gain_is_stronger_than_gradients(sbm: Data, split: ep.splits.Split
         assert list(exact.trace) == sorted(exact.trace, reverse=True)
 
 
+def test_node_selection_counts_shared_flips_once_and_respects_budgets() -> None:
+    budget = Budget(3, torch.tensor([1, 1, 2, 3, 3, 3]))
+    flips = torch.tensor([[0, 1, 2, 0], [3, 4, 5, 1]])
+    # Flip 3 alone serves targets 0 and 1; target 2 needs flips 1 and 2; target 3 needs flips 2 and 0.
+    options = Options(flips, [[0], [1], [3], [1, 2], [2, 0]], [[0], [1], [0, 1], [2], [3]])
+    # With flip 3, nodes 0 and 1 have no budget left: two targets. With flips 0, 1 and 2: all four targets.
+    assert select(options, budget, 4).tolist() == [0, 1, 2]
+    assert select(options, Budget(1, budget.local), 4).tolist() == [3]
+    assert select(options, Budget(2), 4).numel() <= 2
+
+
+def test_exact_search_improves_weak_start_within_local_budgets(small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(30)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    for local in (None, 0.5):
+        budget = Budget.from_epsilon(small, nodes, 0.1, local=local)
+        start = RandomFlips()(model, small, nodes, budget, labels=labels)
+        search = ExactSearch(start=FixedFlips(flips=start.flips), moves=60)
+        found = search(model, small, nodes, budget, labels=labels)
+        exact = ExactGain()(model, small, nodes, budget, labels=labels)
+        assert found.accuracy < start.accuracy
+        assert found.accuracy <= exact.accuracy + 0.1
+
+
 def test_eva_improves_with_generations_and_counts_queries(small: Data) -> None:
     model, nodes, budget = build("GCN", small), torch.arange(30), Budget(10)
     short, long = (EvA(population=20, generations=k)(model, small, nodes, budget, seed=2) for k in (1, 30))
@@ -290,6 +319,8 @@ def test_fixed_flips_transfer_to_another_model(small: Data) -> None:
         (lambda: LocalSearch(swaps=True), "swaps to be an integer >= 1, got True"),
         (lambda: PRBCD(keep_best=1), "keep_best to be True or False, got 1"),
         (lambda: ExactGain(refresh=0), "refresh to be an integer >= 1, got 0"),
+        (lambda: NodeSelection(max_flips=0), "max_flips to be an integer >= 1, got 0"),
+        (lambda: ExactSearch(moves=0), "moves to be an integer >= 1, got 0"),
         (lambda: EvA(population=1), "population to be an integer >= 2, got 1"),
         (lambda: EvA(elite=1.5), "elite"),
         (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),

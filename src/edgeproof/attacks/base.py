@@ -594,6 +594,25 @@ class WarmStarting(Attack):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refining(Attack):
+    """Base class of attacks that improve the flips of another attack.
+
+    A subclass has a field ``start``, the other attack.
+    """
+
+    start: Attack
+
+    @property
+    @abstractmethod
+    def own_steps(self) -> int:
+        """Maximum number of steps after those of the other attack."""
+
+    @final
+    def num_steps(self, budget: Budget) -> int:
+        return self.start.num_steps(budget) + self.own_steps
+
+
 def make_target(model: nn.Module, data: Data, nodes: Nodes, labels: Tensor | None, backend: str | None) -> Target:
     """Check the inputs of an attack and return them as a :class:`Target`."""
     check_not_caching(model)

@@ -70,6 +70,9 @@ class EvA(Attack):
         genes, correct = genome.evaluate(genes, correct[:0].to(target.device), trace)
         for _ in range(self.generations):
             fitness = correct.sum(dim=1)
+            if not bool(fitness.all()):
+                # Some set misclassifies all target nodes.
+                break
             elite = fitness.argsort(stable=True)[:num_elite]
             parents = self._parents(fitness, 2 * (self.population - num_elite), generator).view(2, -1)
             children = self._cross(genes[parents[0]], genes[parents[1]], generator)

@@ -68,4 +68,5 @@ class ExactGain(Attack):
                 since_refresh = self.refresh
                 continue
             state.apply(found[0])
+            state.trace.step(torch.tensor(state.num_correct / state.target.nodes.numel()))
             since_refresh += 1

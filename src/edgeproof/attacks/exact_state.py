@@ -35,7 +35,7 @@ class ExactState:
         target: Model, graph and nodes under attack.
         budget: Budget.
         generator: Random generator, for samples of candidates on large graphs.
-        trace: Receives the accuracy after every flip and the number of scanned flips.
+        trace: Receives the number of scanned flips.
         num_candidates: Number of candidates.
     """
 
@@ -56,7 +56,7 @@ class ExactState:
         self._unit = losses.log_margin_unit(target.clean_logits.double())
         self._attackable = self.evaluator.margins > 0
         self.pairs: Tensor = target.data.edge_index.new_empty(2, 0)
-        self.gains = self.evaluator.margins[:0]
+        self.known_losses, self.known_changes = self.evaluator.margins[:0], self.evaluator.margins[:0]
         self._fresh = torch.empty(0, dtype=torch.bool, device=target.device)
 
     @property
@@ -82,7 +82,7 @@ class ExactState:
     def scan(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
         """Return, for each pair, how many target nodes its flip misclassifies, and the change of the log margin."""
         lost: list[Tensor] = [torch.empty(0, dtype=torch.long, device=pairs.device)]
-        change: list[Tensor] = [self.gains[:0]]
+        change: list[Tensor] = [self.evaluator.margins[:0]]
 
         def collect(scan: Scan) -> None:
             lost.append(scan.num_lost)
@@ -91,24 +91,59 @@ class ExactState:
         self._scan_in_parts(pairs, collect)
         return torch.cat(lost), torch.cat(change)
 
+    def lost_nodes(self, pairs: Tensor) -> list[list[int]]:
+        """Return, for each pair, the positions of the target nodes that its flip misclassifies."""
+        found: list[list[int]] = []
+
+        def collect(scan: Scan) -> None:
+            lost = (scan.before > 0)[scan.position] & ~(scan.margin > 0)
+            own: list[list[int]] = [[] for _ in range(len(scan))]
+            for candidate, position in zip(scan.candidate[lost].tolist(), scan.position[lost].tolist(), strict=True):
+                own[candidate].append(position)
+            found.extend(sorted(nodes) for nodes in own)
+
+        self._scan_in_parts(pairs, collect)
+        return found
+
+    def margins_at(self, pairs: Tensor, position: int) -> Tensor:
+        """Return, for each pair, the margin of one target node after its flip."""
+        found: list[Tensor] = []
+
+        def collect(scan: Scan) -> None:
+            margins = scan.before[position].repeat(len(scan))
+            own = scan.position == position
+            margins[scan.candidate[own]] = scan.margin[own]
+            found.append(margins)
+
+        self._scan_in_parts(pairs, collect)
+        return torch.cat(found)
+
     def refresh(self) -> None:
         """Choose candidates anew, by the gradient in the current state, and compute all gains."""
         self.pairs = self._choose()
         self._fresh = torch.zeros(self.pairs.size(1), dtype=torch.bool, device=self.pairs.device)
-        self.gains = torch.full((self.pairs.size(1),), -torch.inf, dtype=torch.double, device=self.pairs.device)
+        self.known_losses = torch.zeros(self.pairs.size(1), dtype=torch.double, device=self.pairs.device)
+        self.known_changes, self._cost = torch.zeros_like(self.known_losses), self.budget.cost(self.pairs)
         self._rescan(torch.arange(self.pairs.size(1), device=self.pairs.device))
 
-    def best(self, batch: int) -> tuple[Tensor, float] | None:
+    def best(
+        self, batch: int, *, banned: Tensor | None = None, emphasis: Tensor | None = None
+    ) -> tuple[Tensor, float] | None:
         """Return the candidate of largest gain, shape ``[2, 1]``, and its gain; None if the budget permits no candidate.
 
         Candidates of largest known gain are computed again, ``batch`` at a time, until the largest gain is up to date.
 
         Args:
             batch: Number of candidates that are computed at once.
+            banned: Mask of candidates that are left out.
+            emphasis: Factor on the change of the log margin of each candidate.
         """
-        allowed = self.left.permits(self.pairs) & ~self._in_flips(self.pairs)
-        gains = torch.where(allowed, self.gains, -torch.inf)
-        while gains.numel():
+        allowed = self.left.permits(self.pairs) & ~self.in_flips(self.pairs)
+        if banned is not None:
+            allowed &= ~banned
+        while self.pairs.size(1):
+            change = self.known_changes if emphasis is None else self.known_changes * emphasis
+            gains = torch.where(allowed, (_LOST * self.known_losses + change) / self._cost, -torch.inf)
             first = int(gains.argmax())
             if gains[first] == -torch.inf:
                 return None
@@ -116,16 +151,18 @@ class ExactState:
                 return self.pairs[:, first : first + 1], float(gains[first])
             stale = torch.where(self._fresh, -torch.inf, gains)
             chosen = stale.topk(min(batch, stale.numel())).indices
-            chosen = chosen[stale[chosen] > -torch.inf]
-            self._rescan(chosen)
-            gains[chosen] = self.gains[chosen]
+            self._rescan(chosen[stale[chosen] > -torch.inf])
         return None
+
+    def is_among(self, pairs: Tensor) -> Tensor:
+        """Return a mask of the candidates that are among ``pairs``, which are in ascending order."""
+        n = self.target.num_nodes
+        return contained(self.pairs[0] * n + self.pairs[1], pairs[0] * n + pairs[1])
 
     def apply(self, pairs: Tensor) -> None:
         """Flip pairs, or take current flips back; gains at nodes that the flips bring closer to the boundary are updated."""
         before = self.evaluator.margins
         self.evaluator.apply(pairs)
-        self.trace.step((self.evaluator.margins > 0).double().mean())
         if not self.pairs.numel():
             return
         self._fresh[:] = False
@@ -136,21 +173,24 @@ class ExactState:
         near[pairs.flatten()] = True
         self._rescan(near[self.pairs].any(dim=0).nonzero().squeeze(1))
 
-    def snapshot(self) -> tuple[Tensor, Tensor, Tensor]:
+    def snapshot(self) -> tuple[Tensor, ...]:
         """Return the current flips and what is known of the gains, for :meth:`restore`."""
-        return self.flips, self.gains.clone(), self._fresh.clone()
+        return self.flips, self.known_losses.clone(), self.known_changes.clone(), self._fresh.clone()
 
-    def restore(self, saved: tuple[Tensor, Tensor, Tensor]) -> None:
+    def restore(self, saved: tuple[Tensor, ...]) -> None:
         """Return to the flips of a snapshot; the candidates must not have been chosen anew since."""
-        flips, self.gains, self._fresh = saved
+        flips, self.known_losses, self.known_changes, self._fresh = saved
+        self.return_to(flips)
+
+    def return_to(self, flips: Tensor) -> None:
+        """Return to earlier flips, without a change of what is known of the gains."""
         changed = toggled(self.flips, flips, self.target.num_nodes)
         if changed.size(1):
             self.evaluator.apply(changed)
 
     def _rescan(self, chosen: Tensor) -> None:
-        pairs = self.pairs[:, chosen]
-        lost, change = self.scan(pairs)
-        self.gains[chosen] = (_LOST * lost + change) / self.budget.cost(pairs)
+        lost, change = self.scan(self.pairs[:, chosen])
+        self.known_losses[chosen], self.known_changes[chosen] = lost.double(), change
         self._fresh[chosen] = True
 
     def _scan_in_parts(self, pairs: Tensor, collect: Callable[[Scan], None]) -> None:
@@ -165,20 +205,21 @@ class ExactState:
         terms: Tensor = losses.log_margin_terms(margins / self._unit)
         return terms
 
-    def _in_flips(self, pairs: Tensor) -> Tensor:
+    def in_flips(self, pairs: Tensor) -> Tensor:
+        """Return which pairs are among the current flips."""
         n = self.target.num_nodes
         inside: Tensor = contained(pairs.amin(dim=0) * n + pairs.amax(dim=0), self.flips[0] * n + self.flips[1])
         return inside
 
     def _choose(self) -> Tensor:
         """Return candidates: the pairs of largest gradient at each target node, and of all pairs."""
-        target, left = self.target, self.left
-        if not left.allows_flips:
-            return self.flips[:, :0]
+        # Candidates are chosen as if nothing was spent, because flips may be taken back.
+        target, left = self.target, self.budget
         gradient = self.engine(self.flips, target.ones(self.flips.size(1)))
         self.trace.phase("forward and backward")
         n, half = target.num_nodes, max(1, self._num_candidates // 2)
-        chosen = [self._at_targets(gradient, left, half)]
+        # Current flips are candidates for the time after they are taken back.
+        chosen = [self.flips, self._at_targets(gradient, left, half)]
         if num_usable_pairs(n, left) <= _MAX_SEARCHED:
             chosen.append(top_candidates(gradient, half, left, exclude=self.flips).pairs)
         both = torch.cat(chosen, dim=1)
@@ -199,7 +240,7 @@ class ExactState:
             usable = usable[order[: max(2, _MAX_SCORED // nodes.numel())]]
         pairs = torch.stack(torch.broadcast_tensors(nodes[:, None], usable)).flatten(1)
         valid = pairs[0] != pairs[1]
-        valid[valid.clone()] = left.permits(pairs[:, valid]) & ~self._in_flips(pairs[:, valid])
+        valid[valid.clone()] = left.permits(pairs[:, valid]) & ~self.in_flips(pairs[:, valid])
         scores = gradient.logits.new_full((pairs.size(1),), -torch.inf)
         scores[valid] = gradient.at(pairs[:, valid])
         scores = scores.view(nodes.numel(), usable.numel())

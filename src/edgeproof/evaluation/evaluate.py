@@ -29,9 +29,18 @@ from edgeproof.evaluation.estimate import Meter, total_work
 from edgeproof.evaluation.evaluation import AttackScore, Evaluation
 from edgeproof.evaluation.fragility import fragility as search_fragility
 from edgeproof.evaluation.fragility_result import Fragility
-from edgeproof.evaluation.plan import TRANSFER, Step, attack_steps, custom_entries, suite_plan, transfer_step
+from edgeproof.evaluation.plan import (
+    EXACT_SEARCH,
+    TRANSFER,
+    Step,
+    attack_steps,
+    custom_entries,
+    suite_plan,
+    transfer_step,
+)
 from edgeproof.evaluation.run import accuracy_of, combine_worst, run_steps
 from edgeproof.models.base import predict
+from edgeproof.propagation.incremental import incremental_evaluator
 from edgeproof.splits import Split
 
 # Results of each attack by its name: one list per restart, each with one result per budget.
@@ -60,10 +69,11 @@ def evaluate(
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. On models without edge gradients it consists
-    of attacks that need only predictions. It also applies flips found on a
-    surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
-    smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
+    The standard suite (:func:`edgeproof.attacks.suite.standard` and :func:`edgeproof.attacks.suite.exact`) needs no tuning. On
+    models without edge gradients it consists of attacks that need only predictions
+    (:func:`edgeproof.attacks.suite.black_box`). It also applies flips found on a surrogate fitted to the model's predictions,
+    and improves the best flips of all attacks by local search, with gradients and with exact gains. Results at a smaller
+    budget also count at larger ones. Signs that the result overestimates robustness are issued as
     :class:`~edgeproof.evaluation.EvaluationWarning`.
 
     Args:
@@ -195,7 +205,9 @@ def _plan(
         return [*attack_steps(entries), *([transfer_step(0)] if with_surrogate else [])]
     if attacks != "standard":
         raise unknown_name("suite", attacks, ["standard"])
-    steps = suite_plan(effort, budgets, target.num_nodes, target.tier)
+    with_gains = effort != "quick" and target.tier != "black_box"
+    evaluator = incremental_evaluator(target.engine("log_margin")).name if with_gains else "full"
+    steps = suite_plan(effort, budgets, target.num_nodes, target.tier, evaluator)
     # DICE needs labels of all nodes.
     return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
@@ -264,6 +276,8 @@ def _check_order(
         adaptive = torch.stack(list(strong.values())).amin(dim=0)
         messages = checks.transfer_beats_adaptive(accuracies[TRANSFER], adaptive, epsilons)
         problems += [("EP006", message) for message in messages]
+    traces = [result.trace for result in best.get(EXACT_SEARCH, [])]
+    problems += [("EP009", message) for message in checks.still_improving(traces, epsilons)]
     return problems
 
 

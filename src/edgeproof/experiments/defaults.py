@@ -46,6 +46,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "FGSM": {"loss": "tanh_margin"},
     "GreedyRBCD": {"steps": 400, "block_size": 500000, "loss": "tanh_margin"},
     "LRBCD": {"steps": 400, "block_size": 500000, "lr": 100.0, "samples": 20, "loss": "tanh_margin"},
+    "NodeSelection": {"candidates": 100000, "max_flips": 3},
     "PGD": {"steps": 400, "lr": 0.1, "samples": 20, "loss": "tanh_margin"},
     "PRBCD": {
         "steps": 400,
@@ -117,7 +118,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "threat": {"local": None, "count": "incident"},
     "attack": {"local": None, "count": "incident", "nodes": "test"},
-    "evaluate": {"attacks": (), "local": None, "count": "incident"},
+    "evaluate": {"attacks": (), "local": None, "count": "incident", "suite": 1},
+    "worst_case": {"local": None, "count": "incident"},
     "smoothing": {"p_add": 0.01, "p_del": 0.6, "samples": 100000, "choosing_samples": 1000, "alpha": 0.05},
     "filter": {"bins": 41},
     "clean": {"nodes": "test"},
