@@ -53,6 +53,7 @@ def load(name: str) -> ModuleType:
         "robust_training",
         "time_and_memory",
         "transductive",
+        "worst_case",
     ],
 )
 def test_page_matches_stored_results(name: str) -> None:

@@ -18,7 +18,19 @@ DATASETS = (
 # Endings of graph files; a folder with edges.csv and nodes.csv is a graph, too.
 GRAPH_FILES = (".npz", ".csv", ".parquet", ".graphml", ".mtx")
 MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
-ATTACKS = ("DICE", "FGSM", "GreedyRBCD", "LRBCD", "PGD", "PRBCD", "RandomFlips")
+ATTACKS = (
+    "DICE",
+    "EvA",
+    "ExactGain",
+    "FGSM",
+    "GreedyRBCD",
+    "LRBCD",
+    "NodeSelection",
+    "PGD",
+    "PRBCD",
+    "QueryGain",
+    "RandomFlips",
+)
 EFFORTS = ("quick", "standard", "thorough")
 PRESETS = ("default", "paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")

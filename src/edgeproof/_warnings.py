@@ -17,6 +17,7 @@ TITLES = {
     "EP006": "A transferred attack beats the adaptive ones",
     "EP007": "Budget without flips",
     "EP008": "Epsilon above 1",
+    "EP009": "Search still improving",
     # Training.
     "EP101": "Weak label model",
     "EP102": "Label models disagree or miss classes",

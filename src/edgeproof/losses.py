@@ -61,9 +61,18 @@ def log_margin(logits: Tensor, labels: Tensor) -> Tensor:
     >>> torch.allclose(log_margin(z, torch.tensor([0, 0])), log_margin(1000 * z, torch.tensor([0, 0])))
     True
     """
+    return log_margin_terms(margin(logits, labels) / log_margin_unit(logits)).mean()
+
+
+def log_margin_unit(logits: Tensor) -> Tensor:
+    """Return the unit :math:`c` in which :func:`log_margin` measures margins; not differentiable."""
     std = logits.detach().std(correction=0)
-    psi = margin(logits, labels) / (_SCALE * std).clamp(min=torch.finfo(logits.dtype).tiny)
-    return torch.where(psi > 0, -torch.log1p(psi.clamp(min=0)), -psi.clamp(min=-_CUTOFF)).mean()
+    return (_SCALE * std).clamp(min=torch.finfo(logits.dtype).tiny)
+
+
+def log_margin_terms(psi: Tensor) -> Tensor:
+    """Return the term of :func:`log_margin` for each margin, measured in its unit."""
+    return torch.where(psi > 0, -torch.log1p(psi.clamp(min=0)), -psi.clamp(min=-_CUTOFF))
 
 
 def scaled_margin(logits: Tensor, labels: Tensor) -> Tensor:

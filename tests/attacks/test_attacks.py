@@ -23,14 +23,20 @@ from edgeproof.attacks import (
     PGD,
     PRBCD,
     Attack,
+    EvA,
+    ExactGain,
+    ExactSearch,
     FixedFlips,
     GreedyRBCD,
     LocalSearch,
+    NodeSelection,
     RandomFlips,
 )
 from edgeproof.attacks.base import AttackTrace, Target
+from edgeproof.attacks.node_selection import Options, select
 from edgeproof.attacks.rbcd import Best, ascend, initial_block
 from edgeproof.budget import Budget, BudgetExceededError
+from edgeproof.propagation import EdgeGradientEngine
 
 ATTACKS: list[Attack] = [
     PGD(steps=8, samples=3),
@@ -40,10 +46,14 @@ ATTACKS: list[Attack] = [
     FGSM(loss="log_margin"),
     GreedyRBCD(steps=4, block_size=2_000),
     LocalSearch(start=GreedyRBCD(steps=4, block_size=2_000), patience=2, candidates=4, swaps=3),
+    ExactGain(candidates=200, refresh=3, batch=20),
+    NodeSelection(candidates=200),
+    ExactSearch(start=ExactGain(candidates=100), candidates=100, moves=8, refresh=5),
+    EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]
-USING_GRADIENTS = ATTACKS[:7]
+USING_GRADIENTS = ATTACKS[:10]
 MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "SSGConv", "SoftMedianGDC"]
 
 
@@ -158,6 +168,65 @@ def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: e
         assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
 
 
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "LEConv"])
+def test_exact_gain_of_one_flip_is_optimal(name: str, small: Data) -> None:
+    model, nodes = build(name, small), torch.arange(20)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    pairs = torch.combinations(torch.arange(small.num_nodes)).T
+    logits = EdgeGradientEngine(model, small, nodes, labels=labels).logits_of([pair[:, None] for pair in pairs.T])
+    lowest = min(float((z[:, nodes].argmax(dim=2) == labels).double().mean(dim=1).min()) for z in logits)
+    result = ExactGain()(model, small, nodes, Budget(1), labels=labels)
+    assert result.accuracy == pytest.approx(lowest)
+    assert result.queries >= pairs.size(1)
+
+
+def test_exact_gain_is_stronger_than_gradients(sbm: Data, split: ep.splits.Split) -> None:
+    model = ep.models.build("GCN", sbm.num_features, 2, seed=0)
+    ep.train(model, split, max_epochs=100, seed=0, progress=False)
+    data, nodes = split.test.data, split.test.nodes
+    for local in (None, 0.5):
+        budget = Budget.from_epsilon(data, nodes, 0.1, local=local)
+        exact, predicted = (attack(model, data, nodes, budget) for attack in (ExactGain(), FGSM(loss="log_margin")))
+        assert exact.accuracy <= predicted.accuracy
+        # A flip is made only if it misclassifies a node or brings one closer to it.
+        assert list(exact.trace) == sorted(exact.trace, reverse=True)
+
+
+def test_node_selection_counts_shared_flips_once_and_respects_budgets() -> None:
+    budget = Budget(3, torch.tensor([1, 1, 2, 3, 3, 3]))
+    flips = torch.tensor([[0, 1, 2, 0], [3, 4, 5, 1]])
+    # Flip 3 alone serves targets 0 and 1; target 2 needs flips 1 and 2; target 3 needs flips 2 and 0.
+    options = Options(flips, [[0], [1], [3], [1, 2], [2, 0]], [[0], [1], [0, 1], [2], [3]])
+    # With flip 3, nodes 0 and 1 have no budget left: two targets. With flips 0, 1 and 2: all four targets.
+    assert select(options, budget, 4).tolist() == [0, 1, 2]
+    assert select(options, Budget(1, budget.local), 4).tolist() == [3]
+    assert select(options, Budget(2), 4).numel() <= 2
+
+
+def test_exact_search_improves_weak_start_within_local_budgets(small: Data) -> None:
+    model, nodes = build("GCN", small), torch.arange(30)
+    labels = ep.models.predict(model, small)[nodes].argmax(dim=1)
+    for local in (None, 0.5):
+        budget = Budget.from_epsilon(small, nodes, 0.1, local=local)
+        start = RandomFlips()(model, small, nodes, budget, labels=labels)
+        search = ExactSearch(start=FixedFlips(flips=start.flips), moves=60)
+        found = search(model, small, nodes, budget, labels=labels)
+        exact = ExactGain()(model, small, nodes, budget, labels=labels)
+        assert found.accuracy < start.accuracy
+        assert found.accuracy <= exact.accuracy + 0.1
+
+
+def test_eva_improves_with_generations_and_counts_queries(small: Data) -> None:
+    model, nodes, budget = build("GCN", small), torch.arange(30), Budget(10)
+    short, long = (EvA(population=20, generations=k)(model, small, nodes, budget, seed=2) for k in (1, 30))
+    assert long.accuracy < short.accuracy <= long.clean_accuracy
+    # The best set survives, so the lowest accuracy of the population never rises.
+    assert list(long.trace) == sorted(long.trace, reverse=True)
+    assert long.accuracy == pytest.approx(long.trace[-1])
+    assert (short.queries, long.queries) == (20 + 18, 20 + 30 * 18)
+    assert all(min(u, v) < 30 for u, v in long.flips.T.tolist())
+
+
 @pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT"])
 def test_fgsm_flips_pair_of_largest_gradient_unless_accuracy_rises(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
@@ -251,6 +320,11 @@ def test_fixed_flips_transfer_to_another_model(small: Data) -> None:
         (lambda: GreedyRBCD(steps=1.5), "steps to be an integer >= 1, got 1.5"),
         (lambda: LocalSearch(swaps=True), "swaps to be an integer >= 1, got True"),
         (lambda: PRBCD(keep_best=1), "keep_best to be True or False, got 1"),
+        (lambda: ExactGain(refresh=0), "refresh to be an integer >= 1, got 0"),
+        (lambda: NodeSelection(max_flips=0), "max_flips to be an integer >= 1, got 0"),
+        (lambda: ExactSearch(moves=0), "moves to be an integer >= 1, got 0"),
+        (lambda: EvA(population=1), "population to be an integer >= 2, got 1"),
+        (lambda: EvA(elite=1.5), "elite"),
         (lambda: DICE(add_ratio=2), "0 <= add_ratio <= 1"),
         (lambda: ep.attacks.build("PRBC"), "did you mean 'PRBCD'"),
         (lambda: ep.attacks.build("PRBCD", {"step": 3}), "unknown setting of PRBCD 'step': did you mean 'steps'"),

@@ -115,12 +115,16 @@ def test_evaluate_runs_chosen_attacks(run: Run, model: str) -> None:
 
 def test_evaluate_runs_the_standard_suite(run: Run, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = [Entry("few steps", ep.attacks.PRBCD(steps=5, fine_tune_steps=1, block_size=10_000))]
-    monkeypatch.setattr(sys.modules["edgeproof.evaluation.plan"], "standard", lambda *_: suite)
+    plan = sys.modules["edgeproof.evaluation.plan"]
+    monkeypatch.setattr(plan, "standard", lambda *_: suite)
+    monkeypatch.setattr(plan, "exact", lambda *_: [])
     code, _, _ = run("evaluate", "--model", model, "-e", "0.005", "-q")
     assert code == 0
     result = Result.read("evaluation.json")
     assert result.threat["attacks"] == "standard"
-    assert {score.attack for score in result.scores} == {"clean", "few steps", "transfer", "local search", "worst"}
+    assert {score.attack for score in result.scores} == {
+        *("clean", "few steps", "transfer", "local search", "exact search", "worst"),
+    }
 
 
 def test_evaluation_warnings_are_printed_and_stored(run: Run) -> None:

@@ -16,10 +16,12 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 import edgeproof as ep
+from edgeproof.attacks import ExactSearch, NodeSelection
 
 # Cases 0 to 199 were used in the development of the local search.
-CASES = range(10_000, 10_200)
+CASES = range(10_000, 10_500)
 FEW_STEPS = {
+    "EvA": {"population": 20, "generations": 20},
     "GreedyRBCD": {"steps": 40},
     "LRBCD": {"steps": 40},
     "PGD": {"steps": 40},
@@ -112,14 +114,27 @@ def test_suite_finds_optimum() -> None:
     assert [seed for seed in CASES[:10] if not finds_optimum(seed)] == []
 
 
+def test_attacks_by_exact_gains_find_optimum() -> None:
+    """The attacks by exact gains alone, without those by gradients, in at most one miss of 25."""
+    missed = []
+    for seed in CASES[10:35]:
+        model, data, nodes, epsilon, local = random_case(seed)
+        budget = ep.Budget.from_epsilon(data, nodes, epsilon, local=local)
+        optimum = lowest_accuracy(model, data, nodes, budget)
+        found = ExactSearch(start=NodeSelection(), moves=60)(model, data, nodes, budget).accuracy
+        assert found >= optimum - 1e-6, f"case {seed} is below the optimum"
+        missed += [seed] if found > optimum + 1e-6 else []
+    assert len(missed) <= 1, missed
+
+
 @pytest.mark.slow
 def test_suite_finds_optimum_in_nearly_all_cases() -> None:
-    """The suite finds the optimum in at least 95 % of the cases and never reports an accuracy below it."""
+    """The suite finds the optimum in at least 99 % of the cases and never reports an accuracy below it."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         found = pool.map(finds_optimum, CASES, chunksize=5)
         missed = [seed for seed, is_optimal in zip(CASES, found, strict=True) if not is_optimal]
     print(f"{len(missed)} of {len(CASES)} missed: {missed}")
-    assert len(missed) <= 0.05 * len(CASES), f"missed the optimum in cases {missed}"
+    assert len(missed) <= 0.01 * len(CASES), f"missed the optimum in cases {missed}"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -45,6 +45,10 @@ def test_standard_suite(trained: tuple[ep.models.GraphModel, ep.splits.Split], l
         "exact greedy, log margin",
         "transfer",
         "local search",
+        "EvA",
+        "ExactGain",
+        "NodeSelection",
+        "exact search",
     }
     assert len(found.rows) == 2 * len(names)
     assert found.epsilons == [0.1, 0.05]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import edgeproof as ep
-from edgeproof.attacks import DICE, FGSM, PRBCD, Attack
+from edgeproof.attacks import DICE, FGSM, PRBCD, Attack, ExactGain
 from edgeproof.attacks.base import Target
 from edgeproof.attacks.suite import Entry
 from edgeproof.evaluation import Evaluation
@@ -49,7 +49,9 @@ class Interrupted(Attack):
 @pytest.fixture
 def small_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = [Entry("PRBCD", ATTACKS[1], seeds=(0, 1)), Entry("FGSM", ATTACKS[2])]
-    monkeypatch.setattr(sys.modules["edgeproof.evaluation.plan"], "standard", lambda *_: suite)
+    plan = sys.modules["edgeproof.evaluation.plan"]
+    monkeypatch.setattr(plan, "standard", lambda *_: suite)
+    monkeypatch.setattr(plan, "exact", lambda *_: [Entry("ExactGain", ExactGain(candidates=500))])
 
 
 def evaluate(split: Split, path: Path | None, attacks: Any = ATTACKS, **changes: Any) -> Evaluation:
@@ -116,7 +118,9 @@ def test_repeatedly_interrupted_standard_suite_gives_the_same_result(
             interrupts += 1
             assert num_finished(path) > before
     assert interrupts >= 2
-    assert {row.attack for row in finished.rows} == {"PRBCD", "FGSM", "transfer", "local search"}
+    assert {row.attack for row in finished.rows} == {
+        *("PRBCD", "FGSM", "transfer", "local search", "ExactGain", "exact search"),
+    }
     assert_same(finished, evaluate(split, None, "standard"))
 
 
@@ -133,7 +137,7 @@ def test_finished_evaluation_is_read_from_its_checkpoint(split: Split, tmp_path:
 SCRIPT = """
 import sys
 import edgeproof as ep
-from edgeproof.attacks import LRBCD
+from edgeproof.attacks import ExactGain, LRBCD
 
 data = ep.datasets.csbm("homophilous", num_nodes=200, p=0.05, q=0.01, K=4.0, seed=3)
 split = ep.splits.inductive(data, seed=0, train_per_class=20, val_per_class=20, test_share=0.2)

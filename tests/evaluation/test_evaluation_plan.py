@@ -10,14 +10,14 @@ from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.evaluation import EvaluationWarning
-from edgeproof.evaluation.plan import LOCAL_SEARCH, TRANSFER, suite_plan
+from edgeproof.evaluation.plan import EXACT_SEARCH, LOCAL_SEARCH, TRANSFER, suite_plan
 
 BUDGETS = [ep.Budget(3), ep.Budget(10)]
 
 
 def test_each_effort_contains_all_steps_of_the_weaker_one() -> None:
     quick, standard, thorough = (
-        suite_plan(effort, BUDGETS, 200, "propagate") for effort in ("quick", "standard", "thorough")
+        suite_plan(effort, BUDGETS, 200, "propagate", "stack") for effort in ("quick", "standard", "thorough")
     )
     assert set(map(repr, quick)) < set(map(repr, standard))
     assert thorough[: len(standard)] == standard
@@ -27,10 +27,22 @@ def test_each_effort_contains_all_steps_of_the_weaker_one() -> None:
     assert work == sorted(work)
 
 
+def test_evaluator_selects_attacks_by_exact_gains() -> None:
+    names = {
+        evaluator: [step.name for step in suite_plan("standard", BUDGETS, 200, "propagate", evaluator)]
+        for evaluator in ("stack", "full")
+    }
+    assert {"EvA", "ExactGain", "NodeSelection", EXACT_SEARCH} <= set(names["stack"])
+    # Where every candidate costs a run of the model, only a few candidates are scanned.
+    assert set(names["stack"]) - set(names["full"]) == {"EvA", "NodeSelection", EXACT_SEARCH}
+    # The suite of earlier versions comes first.
+    assert names["full"][: names["full"].index(LOCAL_SEARCH)] == names["stack"][: names["stack"].index(LOCAL_SEARCH)]
+
+
 def test_local_budgets_select_lrbcd_in_all_efforts() -> None:
     local = [ep.Budget(3, torch.ones(200, dtype=torch.long))]
     for effort in ("standard", "thorough"):
-        names = [step.name for step in suite_plan(effort, local, 200, "propagate")]
+        names = [step.name for step in suite_plan(effort, local, 200, "propagate", "stack")]
         assert "LRBCD" in names
         assert "PRBCD" not in names
 

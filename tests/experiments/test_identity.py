@@ -39,6 +39,7 @@ CHANGED = {
     "GAT.attention_dropout",
     "GPRGNN.init",
     "GPRGNN.dropout",
+    "evaluate.suite",
 }
 
 

@@ -168,6 +168,10 @@ VALID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "diffusion": ({}, {"matrix": [[1.0, 0.0], [0.0, 1.0]], "edges": [[0, 1]], "classes": [0, 1]}),
     "degrees": ({"epsilons": [0.1]}, {"nodes": [[0.1, [[3, 1, 0, 2]]]]}),
     "evaluate": ({"epsilons": [0.1]}, {"clean": 0.7, "accuracy": [[0.1, 0.5]], "attacks": [["DICE", 0.1, 0.5]]}),
+    "worst_case": (
+        {"epsilons": [0.1]},
+        {"clean": 0.7, "accuracy": [[0.1, 0.5]], "attacks": [["DICE", 0.1, 0.5, 10, 1.5]]},
+    ),
     "training": ({}, {"best_epoch": 3, "epochs": 5, "stopped": "patience"}),
 }
 NAN = float("nan")
@@ -195,6 +199,7 @@ NAN = float("nan")
             for wrong in ({"matrix": [[1.0, 0.0]]}, {"edges": [[0, 2]]}, {"classes": [], "matrix": [], "edges": []})
         ),
         *(("degrees", wrong) for wrong in ({"nodes": []}, {"nodes": [[0.2, []]]}, {"nodes": [[0.1, [[3, 1, 0]]]]})),
+        *(("worst_case", {"attacks": [["DICE", 0.1, 0.5, *wrong]]}) for wrong in ((), (1,), (-1, 2.0), (NAN, 2.0))),
         *(("evaluate", wrong) for wrong in ({"clean": 2}, {"accuracy": []}, {"attacks": [["DICE", 0.1, -1]]})),
         *(
             ("training", wrong)

@@ -207,6 +207,7 @@ class AttackTrace:
         self._advance, self._done = advance, done
         self._losses: list[Tensor] = []
         self._marks: list[tuple[str, torch.cuda.Event | float]] = []
+        self.queries = 0
         self.phase("")
 
     def phase(self, name: str) -> None:
@@ -222,6 +223,10 @@ class AttackTrace:
         self._losses.append(loss.detach())
         self._done += 1
         self._advance(self._done, "")
+
+    def count_queries(self, count: int) -> None:
+        """Add to the number of perturbed graphs that the search has evaluated exactly."""
+        self.queries += count
 
     @property
     def num_steps(self) -> int:
@@ -274,6 +279,8 @@ class AttackResult(TabularResult):
         seed: Seed of the attack.
         path: Gradient path, ``"propagate"`` or ``"autograd"``; ``"none"`` if the attack uses no gradients.
         tier: Tier of the model, ``"propagate"``, ``"autograd"`` or ``"black_box"``; see :data:`edgeproof.propagation.Tier`.
+        queries: Number of perturbed graphs that the search evaluated exactly, fully or incrementally; 0 if the attack does not
+            count them.
     """
 
     flips: Tensor
@@ -290,6 +297,7 @@ class AttackResult(TabularResult):
     seed: int
     path: str
     tier: Tier
+    queries: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -307,6 +315,7 @@ class AttackResult(TabularResult):
             "budget": self.budget.total,
             "seed": self.seed,
             "path": self.path,
+            "queries": self.queries,
             "tier": self.tier,
             "seconds": self.seconds,
             "trace": list(self.trace),
@@ -557,6 +566,7 @@ class Attack(ABC):
             trace=trace.trace,
             seconds={**seconds, "total": time.perf_counter() - start},
             path=target.path,
+            queries=trace.queries,
         )
 
 
@@ -583,6 +593,25 @@ class WarmStarting(Attack):
             trace: Receives the loss of every step and the time of every phase.
             start: Flips to start from, within the budget, in ascending order. Default: the clean graph.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refining(Attack):
+    """Base class of attacks that improve the flips of another attack.
+
+    A subclass has a field ``start``, the other attack.
+    """
+
+    start: Attack
+
+    @property
+    @abstractmethod
+    def own_steps(self) -> int:
+        """Maximum number of steps after those of the other attack."""
+
+    @final
+    def num_steps(self, budget: Budget) -> int:
+        return self.start.num_steps(budget) + self.own_steps
 
 
 def make_target(model: nn.Module, data: Data, nodes: Nodes, labels: Tensor | None, backend: str | None) -> Target:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof._checks import check_int
-from edgeproof.attacks.base import Attack, AttackTrace, FlipScore, Needs, Target
+from edgeproof.attacks.base import AttackTrace, FlipScore, Needs, Refining, Target
 from edgeproof.attacks.candidates import top_candidates
 from edgeproof.attacks.dice import random_pairs
 from edgeproof.attacks.fgsm import FGSM
@@ -26,7 +26,7 @@ _STRONGEST = FGSM(loss="log_margin")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSearch(Attack):
+class LocalSearch(Refining):
     """Improve the flips of another attack: remove the flip of smallest gradient and try the most promising replacements.
 
     On a model without edge gradients, flips and replacements are tried in random order.
@@ -61,8 +61,9 @@ class LocalSearch(Attack):
         check_int(1, candidates=self.candidates, patience=self.patience, swaps=self.swaps)
         losses.get(self.loss)
 
-    def num_steps(self, budget: Budget) -> int:
-        return self.start.num_steps(budget) + self.swaps
+    @property
+    def own_steps(self) -> int:
+        return self.swaps
 
     @property
     def needs(self) -> Needs:

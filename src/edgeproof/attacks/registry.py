@@ -9,12 +9,17 @@ from typing import Any
 from edgeproof._names import look_up, unknown_name
 from edgeproof.attacks.base import Attack
 from edgeproof.attacks.dice import DICE, RandomFlips
+from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.attacks.node_selection import NodeSelection
+from edgeproof.attacks.query_gain import QueryGain
 from edgeproof.attacks.rbcd import LRBCD, PGD, PRBCD
 
 _ATTACKS: dict[str, type[Attack]] = {
-    attack.__name__: attack for attack in (DICE, FGSM, GreedyRBCD, LRBCD, PGD, PRBCD, RandomFlips)
+    attack.__name__: attack
+    for attack in (DICE, EvA, ExactGain, FGSM, GreedyRBCD, LRBCD, NodeSelection, PGD, PRBCD, QueryGain, RandomFlips)
 }
 
 
@@ -22,7 +27,7 @@ def available() -> list[str]:
     """Return the names of all attacks.
 
     >>> available()
-    ['DICE', 'FGSM', 'GreedyRBCD', 'LRBCD', 'PGD', 'PRBCD', 'RandomFlips']
+    ['DICE', 'EvA', 'ExactGain', 'FGSM', 'GreedyRBCD', 'LRBCD', 'NodeSelection', 'PGD', 'PRBCD', 'QueryGain', 'RandomFlips']
     """
     return list(_ATTACKS)
 

@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 from edgeproof.attacks.base import Attack, num_usable_pairs
 from edgeproof.attacks.dice import DICE, RandomFlips
+from edgeproof.attacks.eva import EvA
+from edgeproof.attacks.exact_gain import ExactGain
 from edgeproof.attacks.fgsm import FGSM
 from edgeproof.attacks.greedy_rbcd import GreedyRBCD
+from edgeproof.attacks.node_selection import NodeSelection
+from edgeproof.attacks.query_gain import QueryGain
 from edgeproof.attacks.rbcd import LRBCD, PRBCD
 from edgeproof.budget import Budget
 from edgeproof.propagation import Tier
@@ -44,9 +48,22 @@ def quick() -> list[Entry]:
     ]
 
 
-def black_box() -> list[Entry]:
-    """Return the attacks of all efforts on models of the tier ``"black_box"``: those that need only predictions."""
-    return [Entry("RandomFlips", RandomFlips(), weak=True), Entry("DICE", DICE(), weak=True)]
+def black_box(effort: str) -> list[Entry]:
+    """Return the attacks that an effort adds on models of the tier ``"black_box"``: they need only predictions.
+
+    Args:
+        effort: ``"quick"`` for two baselines and QueryGain without rounds; ``"standard"`` for its rounds, and EvA, an
+            evolutionary search; ``"thorough"`` for more seeds and rounds.
+    """
+    if effort == "quick":
+        return [
+            Entry("RandomFlips", RandomFlips(), weak=True),
+            Entry("DICE", DICE(), weak=True),
+            Entry("QueryGain, greedy", QueryGain(rounds=0)),
+        ]
+    if effort == "standard":
+        return [Entry("QueryGain", QueryGain()), Entry("EvA", EvA(population=64, generations=100), weak=True)]
+    return [Entry("QueryGain", QueryGain(rounds=60), seeds=(1, 2))]
 
 
 def standard(budgets: Sequence[Budget], num_nodes: int, tier: Tier) -> list[Entry]:
@@ -71,6 +88,24 @@ def standard(budgets: Sequence[Budget], num_nodes: int, tier: Tier) -> list[Entr
     if num_gradients <= _MAX_GRADIENTS[tier]:
         entries.append(Entry("exact greedy, log margin", FGSM(loss="log_margin")))
     return entries
+
+
+def exact(evaluator: str) -> list[Entry]:
+    """Return the attacks by exact gains that the standard suite runs after those of :func:`standard`.
+
+    EvA, which uses neither gradients nor exact gains, is among them as a check: if it beats the other attacks, these are weak.
+
+    Args:
+        evaluator: Name of the model's :class:`~edgeproof.propagation.incremental.IncrementalEvaluator`. With ``"full"``, every
+            candidate costs a run of the model, so that there are few candidates.
+    """
+    if evaluator == "full":
+        return [Entry("ExactGain", ExactGain(candidates=256, batch=16))]
+    return [
+        Entry("EvA", EvA(population=64, generations=40), weak=True),
+        Entry("ExactGain", ExactGain()),
+        Entry("NodeSelection", NodeSelection(candidates=40_000)),
+    ]
 
 
 def thorough(budgets: Sequence[Budget]) -> list[Entry]:

@@ -21,6 +21,7 @@ COMMANDS = {
     "train": LazyCommand("edgeproof.cli.train:train", "Train a model, optionally with adversarial training."),
     "attack": LazyCommand("edgeproof.cli.attack:attack", "Attack a model with one attack."),
     "evaluate": LazyCommand("edgeproof.cli.evaluate:evaluate", "Measure robust accuracy with a suite of attacks."),
+    "explain": LazyCommand("edgeproof.cli.explain:explain", "Explain which smallest change of edges flips a node."),
     "certify": LazyCommand("edgeproof.cli.certify:certify", "Certify predictions with sparse randomized smoothing."),
     "report": LazyCommand("edgeproof.cli.report:report", "Write an HTML report of saved results."),
     "sweep": LazyCommand("edgeproof.cli.sweep:sweep", "Run a sweep declared in a TOML file."),

@@ -75,6 +75,10 @@ def evaluate(
         bool,
         typer.Option("--baselines", help="Also report baselines that use no edges: the majority class, and an MLP."),
     ] = False,
+    fragility: Annotated[
+        int | None,
+        typer.Option(help="Also search, for each test node, the fewest flips that misclassify it, up to this many."),
+    ] = None,
     fail_below: Annotated[
         float | None,
         typer.Option(
@@ -138,6 +142,7 @@ def evaluate(
             constraints=constraints,
             baselines=target.split if baselines else None,
             seed=seed,
+            fragility=fragility,
             checkpoint=checkpoint,
             progress=not quiet,
         )
@@ -157,6 +162,7 @@ def evaluate(
             "effort": evaluation.effort,
             "tier": evaluation.tier,
             "rows": [row._asdict() for row in evaluation.rows],
+            **({} if evaluation.fragility is None else {"fragility": evaluation.fragility.summary()}),
         },
         warnings=evaluation.warnings,
     )
@@ -213,5 +219,7 @@ def _print(evaluation: Evaluation, title: str) -> None:
     worst = "worst" if evaluation.effort is None else f"worst ({evaluation.effort} effort)"
     table.add_row(worst, *(f"{evaluation.accuracy(epsilon):.1%}" for epsilon in evaluation.epsilons), style="bold")
     print_table(table)
+    if evaluation.fragility is not None:
+        print(evaluation.fragility)
     for warning in evaluation.warnings:
         print_warning(warning)

@@ -17,8 +17,8 @@ from edgeproof.budget import Budget
 from edgeproof.serialization import read_tensors, write_tensors
 from edgeproof.training.checkpoint import CheckpointError
 
-# Version of the file format; since 2, the digest is that of all tensor files.
-_FORMAT = 2
+# Version of the file format; since 3, numbers of queries are stored.
+_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,7 @@ class Record:
         trace: Loss at every step.
         seconds: Seconds per phase.
         path: Gradient path.
+        queries: Number of perturbed graphs that the search evaluated.
         elapsed: Seconds since the end of the search before.
     """
 
@@ -37,19 +38,20 @@ class Record:
     trace: tuple[float, ...]
     seconds: dict[str, float]
     path: str
+    queries: int
     elapsed: float
 
     @classmethod
     def of(cls, result: AttackResult, elapsed: float) -> Record:
         """Return the record of a result."""
-        return cls(result.flips.cpu(), result.trace, result.seconds, result.path, elapsed)
+        return cls(result.flips.cpu(), result.trace, result.seconds, result.path, result.queries, elapsed)
 
     def restore(self, attack: Attack, target: Target, budget: Budget, seed: int) -> AttackResult:
         """Return the result; flips are checked against the budget, and accuracy and margins are computed again."""
         flips = self.flips.to(target.device)
         budget.check(flips)
         result = result_of_flips(attack, target, budget, flips, seed=seed)
-        return replace(result, trace=self.trace, seconds=self.seconds, path=self.path)
+        return replace(result, trace=self.trace, seconds=self.seconds, path=self.path, queries=self.queries)
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Checkpoint:
         content = {
             "run": self.run,
             "baselines": self.baselines,
-            "searches": [[record.seconds, record.path, record.elapsed] for record in self.records],
+            "searches": [[record.seconds, record.path, record.queries, record.elapsed] for record in self.records],
         }
         tensors = {f"flips.{i}": record.flips.contiguous() for i, record in enumerate(self.records)}
         tensors |= {

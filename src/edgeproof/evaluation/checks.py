@@ -158,3 +158,26 @@ def transfer_beats_adaptive(transfer: Tensor, adaptive: Tensor, epsilons: Sequen
         for epsilon, accuracy, lowest in zip(epsilons, transfer, adaptive, strict=True)
         if accuracy < lowest
     ]
+
+
+def still_improving(traces: Sequence[Sequence[float]], epsilons: Sequence[float]) -> list[str]:
+    """Return a message for each budget at which the last quarter of a search still found a lower accuracy (EP009).
+
+    Args:
+        traces: Accuracy after every move of the search at each budget.
+        epsilons: Budgets, in the same order.
+
+    >>> found = still_improving([[0.5, 0.5, 0.5, 0.4], [0.3, 0.3, 0.3, 0.3]], [0.1, 0.2])
+    >>> len(found), "accuracy 50.0% after three quarters of its moves, 40.0% at the end" in found[0]
+    (1, True)
+    """
+    messages = []
+    for trace, epsilon in zip(traces, epsilons, strict=False):
+        three_quarters = len(trace) * 3 // 4
+        before, after = min(trace[:three_quarters], default=0.0), min(trace, default=0.0)
+        if after < before:
+            messages.append(
+                f"the exact search was still improving when it ended at epsilon {epsilon:g}: accuracy {before:.1%} after three "
+                f'quarters of its moves, {after:.1%} at the end. Use effort="thorough"'
+            )
+    return messages

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import Nodes
+from edgeproof._checks import Nodes, check_int
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -27,9 +27,20 @@ from edgeproof.evaluation.baselines import baseline_accuracies
 from edgeproof.evaluation.checkpoint import Checkpoint
 from edgeproof.evaluation.estimate import Meter, total_work
 from edgeproof.evaluation.evaluation import AttackScore, Evaluation
-from edgeproof.evaluation.plan import TRANSFER, Step, attack_steps, custom_entries, suite_plan, transfer_step
+from edgeproof.evaluation.fragility import fragility as search_fragility
+from edgeproof.evaluation.fragility_result import Fragility
+from edgeproof.evaluation.plan import (
+    EXACT_SEARCH,
+    TRANSFER,
+    Step,
+    attack_steps,
+    custom_entries,
+    suite_plan,
+    transfer_step,
+)
 from edgeproof.evaluation.run import accuracy_of, combine_worst, run_steps
 from edgeproof.models.base import predict
+from edgeproof.propagation.incremental import incremental_evaluator
 from edgeproof.splits import Split
 
 # Results of each attack by its name: one list per restart, each with one result per budget.
@@ -52,15 +63,17 @@ def evaluate(
     baselines: Split | None = None,
     seed: int = 0,
     backend: str | None = None,
+    fragility: int | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Attack a model with a suite of attacks and keep the worst result per budget.
 
-    The standard suite (:func:`edgeproof.attacks.suite.standard`) needs no tuning. On models without edge gradients it consists
-    of attacks that need only predictions. It also applies flips found on a
-    surrogate fitted to the model's predictions, and improves the best flips of all attacks by local search. Results at a
-    smaller budget also count at larger ones. Signs that the result overestimates robustness are issued as
+    The standard suite (:func:`edgeproof.attacks.suite.standard` and :func:`edgeproof.attacks.suite.exact`) needs no tuning. On
+    models without edge gradients it consists of attacks that need only predictions
+    (:func:`edgeproof.attacks.suite.black_box`). It also applies flips found on a surrogate fitted to the model's predictions,
+    and improves the best flips of all attacks by local search, with gradients and with exact gains. Results at a smaller
+    budget also count at larger ones. Signs that the result overestimates robustness are issued as
     :class:`~edgeproof.evaluation.EvaluationWarning`.
 
     Args:
@@ -81,6 +94,8 @@ def evaluate(
             no baselines.
         seed: Seed of all random choices.
         backend: Kernel backend. Default: the fastest that supports the inputs.
+        fragility: Largest number of flips of a search for the fewest flips that misclassify each target node on its own, see
+            :func:`edgeproof.evaluation.fragility`; None for no search.
         checkpoint: File for the flips of all finished searches, written after each of them. If it exists, the evaluation
             resumes from it, with the same result as an uninterrupted one: bit for bit on a CPU.
         progress: Whether to draw a progress bar with the remaining time (on terminals only).
@@ -95,6 +110,8 @@ def evaluate(
     True
     """
     epsilons = _check_epsilons(epsilons)
+    if fragility is not None:
+        check_int(1, fragility=fragility)
     target = make_target(model, data, nodes, labels, backend)
     budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count, constraints=constraints)
     steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
@@ -116,6 +133,7 @@ def evaluate(
         runs.setdefault(step.name, []).append(found)
     best = {name: [min(results, key=accuracy_of) for results in zip(*runs[name], strict=True)] for name in runs}
 
+    searched = None if fragility is None else _search_nodes(target, constraints, fragility, progress=progress)
     problems += _check_order(best, steps, epsilons)
     for code, message in problems:
         warn(code, message, checks.EvaluationWarning, stacklevel=2)
@@ -139,6 +157,23 @@ def evaluate(
         effort=effort if isinstance(attacks, str) else None,
         baselines=saved.baselines or {},
         constraints=constraints,
+        fragility=searched,
+    )
+
+
+def _search_nodes(target: Target, constraints: Constraints | None, max_flips: int, *, progress: bool) -> Fragility:
+    """Search for the fewest permitted flips at each node; costs do not count."""
+    allowed, forbidden = ((), ()) if constraints is None else (constraints.allowed, constraints.forbidden)
+    return search_fragility(
+        target.model,
+        target.data,
+        target.nodes,
+        max_flips=max_flips,
+        allowed=allowed or None,
+        forbidden=forbidden or None,
+        labels=target.labels,
+        backend=target.backend,
+        progress=progress,
     )
 
 
@@ -170,7 +205,9 @@ def _plan(
         return [*attack_steps(entries), *([transfer_step(0)] if with_surrogate else [])]
     if attacks != "standard":
         raise unknown_name("suite", attacks, ["standard"])
-    steps = suite_plan(effort, budgets, target.num_nodes, target.tier)
+    with_gains = effort != "quick" and target.tier != "black_box"
+    evaluator = incremental_evaluator(target.engine("log_margin")).name if with_gains else "full"
+    steps = suite_plan(effort, budgets, target.num_nodes, target.tier, evaluator)
     # DICE needs labels of all nodes.
     return [step for step in steps if target.data.y is not None or not isinstance(step.attack, DICE)]
 
@@ -239,6 +276,8 @@ def _check_order(
         adaptive = torch.stack(list(strong.values())).amin(dim=0)
         messages = checks.transfer_beats_adaptive(accuracies[TRANSFER], adaptive, epsilons)
         problems += [("EP006", message) for message in messages]
+    traces = [result.trace for result in best.get(EXACT_SEARCH, [])]
+    problems += [("EP009", message) for message in checks.still_improving(traces, epsilons)]
     return problems
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.attacks.base import AttackResult
 from edgeproof.constraints import Constraints
+from edgeproof.evaluation.fragility_result import Fragility
 from edgeproof.evaluation.result import Score
 from edgeproof.propagation import Tier
 
@@ -51,6 +52,7 @@ class Evaluation(TabularResult):
         effort: Effort of the suite; None for a list of attacks.
         baselines: Accuracies of the baselines, which do not depend on edges, by name; empty if not requested.
         constraints: Constraints on flips; None for all pairs at cost 1.
+        fragility: Fewest flips that misclassify each target node on its own; None if not requested.
     """
 
     clean_accuracy: float
@@ -64,6 +66,7 @@ class Evaluation(TabularResult):
     effort: str | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     constraints: Constraints | None = None
+    fragility: Fragility | None = None
 
     @property
     def epsilons(self) -> list[float]:
@@ -97,6 +100,7 @@ class Evaluation(TabularResult):
             "local": self.local.tolist() if isinstance(self.local, Tensor) else self.local,
             "count": self.count,
             "constraints": None if self.constraints is None else self.constraints.description,
+            "fragility": None if self.fragility is None else self.fragility.summary(),
             "warnings": list(self.warnings),
         }
 
@@ -117,5 +121,15 @@ class Evaluation(TabularResult):
             title="",
             header=("accuracy, %", *(f"epsilon {epsilon:g}" for epsilon in self.epsilons)),
             lines=[(name, *(f"{100 * value:.1f}" for value in row)) for name, row in values.items()],
-            notes=[f"tier: {self.tier}", *(f"warning: {warning}" for warning in self.warnings)],
+            notes=[
+                *self._fragility_notes(),
+                f"tier: {self.tier}",
+                *(f"warning: {warning}" for warning in self.warnings),
+            ],
         )
+
+    def _fragility_notes(self) -> list[str]:
+        if self.fragility is None:
+            return []
+        counts = ", ".join(f"{count} to {k}" for k, count in self.fragility.histogram.items())
+        return [f"single nodes: misclassified by flips: {counts}; {self.fragility.num_surviving} by none found"]

@@ -8,14 +8,13 @@ from itertools import groupby
 
 from torch import Tensor, nn
 
-from edgeproof.attacks.base import Attack, AttackResult, Target, make_target
+from edgeproof.attacks.base import Attack, AttackResult, Refining, Target, make_target
 from edgeproof.attacks.fixed import FixedFlips
-from edgeproof.attacks.local_search import LocalSearch
+from edgeproof.attacks.surrogate import fit_surrogate
 from edgeproof.budget import Budget
 from edgeproof.evaluation.checkpoint import Checkpoint, Record
 from edgeproof.evaluation.estimate import Meter
 from edgeproof.evaluation.plan import Step
-from edgeproof.evaluation.surrogate import fit_surrogate
 
 
 def run_steps(
@@ -92,7 +91,7 @@ class _Searches:
         self, step: Step, budgets: Sequence[Budget], seed: int, known: Sequence[Sequence[AttackResult]]
     ) -> list[AttackResult]:
         """Return the best local search per budget, started at the results of lowest accuracy, at most a few of them."""
-        assert isinstance(step.attack, LocalSearch)
+        assert isinstance(step.attack, Refining)
         best = []
         for budget in budgets:
             allowed = [result for results in known for result in results if result.budget.total <= budget.total]

@@ -11,6 +11,7 @@ from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
 from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep, Task, register
 from edgeproof.experiments.toml import read_sweep
+from edgeproof.experiments.worst_case import WorstCase
 
 __all__ = [
     "AttackSpec",
@@ -47,6 +48,7 @@ __all__ = [
     "SweepTable",
     "Task",
     "TrainingSpec",
+    "WorstCase",
     "as_settings",
     "missing_jobs",
     "read_sweep",

@@ -22,6 +22,7 @@ _GUESSES = {
     "memorizing": 120.0,
     "pyg_prbcd": 300.0,
     "evaluate": 600.0,
+    "worst_case": 200.0,
     "smoothing": 600.0,
     "filter": 10.0,
 }

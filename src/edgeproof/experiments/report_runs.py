@@ -17,7 +17,7 @@ from edgeproof.report.filters import Filter
 from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run
 
 # Kinds of measurements not shown in the report.
-_NOT_SHOWN = ("class_accuracy", "degrees", "diffusion", "margins", "memorizing", "pyg_prbcd")
+_NOT_SHOWN = ("class_accuracy", "degrees", "diffusion", "margins", "memorizing", "pyg_prbcd", "worst_case")
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[Run]:

@@ -14,7 +14,7 @@ from edgeproof._files import is_graph_file
 from edgeproof._names import unknown_name
 from edgeproof.budget import check_epsilon
 from edgeproof.datasets import Fixes
-from edgeproof.experiments import analyses, comparisons, measurements  # noqa: F401 - registers the kinds
+from edgeproof.experiments import analyses, comparisons, measurements, worst_case  # noqa: F401 - registers the kinds
 from edgeproof.experiments.graphs import available, check_dataset
 from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.sweep import KINDS, Measurement, Sweep, measurement_class

@@ -110,6 +110,8 @@ def scan_stack(
         for c in range(start[1]):
             delta[0, c] = (scale_a / scale[a] - 1) * scaled[a, c]
             delta[1, c] = (scale_b / scale[b] - 1) * scaled[b, c]
+        # Whether a target node depends on rows a and b, one layer before the last: they may have it as a new neighbor.
+        near_a, near_b = near[a] or target[b] >= 0, near[b] or target[a] >= 0
         num_rows = 0
         for layer in range(num_layers):
             first, width = start[layer], start[layer + 1] - start[layer]
@@ -122,8 +124,8 @@ def scan_stack(
                     if last:
                         if target[w] < 0:
                             continue
-                    elif layer == num_layers - 2 and not near[w] and w != a and w != b:
-                        # No target node depends on this row. Rows a and b may have a new neighbor.
+                    elif layer == num_layers - 2 and not (near_a if w == a else near_b if w == b else near[w]):
+                        # No target node depends on this row.
                         continue
                     if removed and ((nodes[j] == a and w == b) or (nodes[j] == b and w == a)):
                         continue
@@ -133,6 +135,8 @@ def scan_stack(
             # Messages along the flipped pair.
             for sender, w, j in ((a, b, at_a), (b, a, at_b)):
                 if last and target[w] < 0:
+                    continue
+                if layer == num_layers - 2 and not (near_a if w == a else near_b):
                     continue
                 num_rows = _find_row(w, slot, rows, num_rows, total, x_sums)
                 for c in range(width):

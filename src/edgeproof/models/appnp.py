@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from edgeproof._checks import check_fraction, check_int
 from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
+from edgeproof.propagation.incremental import Polynomial
 
 
 class APPNP(GraphModel):
@@ -61,6 +63,12 @@ class APPNP(GraphModel):
 
     def input_weights(self) -> list[Tensor]:
         return self.mlp.input_weights()
+
+    def polynomial(self) -> Polynomial:
+        """Return the polynomial of the normalized adjacency matrix."""
+        gamma = self.alpha * (1 - self.alpha) ** torch.arange(self.K + 1, dtype=torch.float64)
+        gamma[self.K] = (1 - self.alpha) ** self.K
+        return Polynomial(gamma, self_loops=True)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.mlp.encode(x)

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,6 +15,7 @@ from edgeproof._checks import check_fraction, check_int
 from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
+from edgeproof.propagation.incremental import Polynomial
 
 
 class ChebNetII(GraphModel):
@@ -74,6 +76,14 @@ class ChebNetII(GraphModel):
 
     def input_weights(self) -> list[Tensor]:
         return self.mlp.input_weights()
+
+    def polynomial(self) -> Polynomial:
+        """Return the polynomial of the normalized adjacency matrix, in powers of it instead of Chebyshev polynomials."""
+        c = self.coefficients(torch.float64).detach()
+        # The argument is the negative of the matrix, so odd coefficients change their sign.
+        sign = (-1.0) ** np.arange(c.numel())
+        powers = np.polynomial.chebyshev.cheb2poly(sign * c.cpu().numpy())
+        return Polynomial(torch.from_numpy(np.pad(powers, (0, c.numel() - powers.size))).to(c), self_loops=False)
 
     def encode(self, x: Tensor) -> Tensor:
         return F.dropout(self.mlp.encode(x), self.propagation_dropout, self.training)

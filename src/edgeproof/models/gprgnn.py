@@ -13,6 +13,7 @@ from edgeproof._names import unknown_name
 from edgeproof.models.base import GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
+from edgeproof.propagation.incremental import Polynomial
 
 
 class GPRGNN(GraphModel):
@@ -81,6 +82,10 @@ class GPRGNN(GraphModel):
         """Return the coefficients of PageRank with alternating signs, a high-pass filter: a start for heterophilous graphs."""
         gamma = _initial_gamma(self.K, "ppr", self.alpha, None).to(self.gamma)
         return [{"gamma": gamma * (-1) ** torch.arange(self.K + 1, device=gamma.device)}]
+
+    def polynomial(self) -> Polynomial:
+        """Return the polynomial of the normalized adjacency matrix."""
+        return Polynomial(self.gamma.detach().double(), self_loops=True)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.mlp.encode(x)

@@ -247,6 +247,22 @@ class EdgeGradientEngine:
                 adjacency = self.adjacency if not flip.numel() else self.adjacency.perturbed(both, flip)
                 return self.model.diffuse(self._encoded, adjacency)
 
+    @torch.inference_mode(False)
+    def logits_over(self, adjacency: Adjacency, nodes: Tensor, *, poisoned: int | None = None) -> Tensor:
+        """Return the logits over another graph, on the ``"propagate"`` path.
+
+        Args:
+            adjacency: Graph.
+            nodes: Node of this graph whose features each node of the other one has.
+            poisoned: Node of the other graph whose hidden states are NaN, to measure how far it reaches. Default: none.
+        """
+        assert isinstance(self.model, EncodeDiffuse)
+        hidden = self.encoded.index_select(0, nodes)
+        if poisoned is not None:
+            hidden[poisoned] = torch.nan
+        with torch.no_grad(), dispatch.using(self.backend), eval_mode(self.model):
+            return self.model.diffuse(hidden, adjacency)
+
     def logits_of(self, sets: Sequence[Tensor], *, max_batch_nodes: int = 1 << 17) -> Iterator[Tensor]:
         """Yield the logits for each set of flips, in batches.
 
@@ -260,7 +276,9 @@ class EdgeGradientEngine:
             Logits of the next sets, shape ``[sets, nodes, classes]``.
         """
         batch_size = max_batch_nodes // self.num_nodes
-        batched = self.path == "propagate" and self.num_nodes > 1 and batch_size > 1
+        # The cost of some models grows faster than the number of nodes, so a batch would be slower than single graphs.
+        linear = getattr(self.model, "side_by_side", True)
+        batched = self.path == "propagate" and self.num_nodes > 1 and batch_size > 1 and linear
         with dispatch.using(self.backend):
             batched = batched and self._batching_is_exact()
         if not batched:
@@ -304,6 +322,11 @@ class EdgeGradientEngine:
                 loss = check_loss(self.loss(logits.index_select(0, self.nodes), self.labels))
             tape.differentiate(loss)
             return loss.detach(), logits.detach(), assemble(tape.calls)
+
+    @property
+    def encoded(self) -> Tensor:
+        """Hidden states before the first propagation."""
+        return self._encoded
 
     @cached_property
     def _encoded(self) -> Tensor:

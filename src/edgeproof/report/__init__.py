@@ -4,13 +4,14 @@ from edgeproof.report.filters import Filter, describe_filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.page import render, write
 from edgeproof.report.reading import nodes_file, read
-from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run, ThreatModel
+from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, FragilityCounts, Run, ThreatModel
 
 __all__ = [
     "AttackRow",
     "AttackTable",
     "CertificateSummary",
     "Filter",
+    "FragilityCounts",
     "Outcomes",
     "Run",
     "ThreatModel",

@@ -8,7 +8,7 @@ from html import escape
 from typing import final
 
 # Elements without a closing tag.
-_VOID = frozenset({"meta", "rect", "line"})
+_VOID = frozenset({"meta", "rect", "line", "circle"})
 
 
 @final

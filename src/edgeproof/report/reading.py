@@ -12,10 +12,18 @@ from typing import Any
 
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation.baselines import BASELINES
+from edgeproof.evaluation.explanation import Explanation
 from edgeproof.evaluation.result import Result
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run, is_self_trained
+from edgeproof.report.runs import (
+    AttackRow,
+    AttackTable,
+    CertificateSummary,
+    FragilityCounts,
+    Run,
+    is_self_trained,
+)
 
 # Reads the runs of one file, each with a key that is equal for all runs of the same model.
 Reader = Callable[[Path], Iterable[tuple[str, Run]]]
@@ -194,6 +202,8 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
     threat = result.threat
     if not threat:
         return {"clean": clean, "warnings": result.warnings}
+    if "explanation" in threat:
+        return {"explanations": (Explanation.of_dict(threat["explanation"]),)}
     details = {(row["attack"], row["epsilon"]): row for row in threat.get("rows", [])}
     rows = tuple(
         AttackRow(
@@ -220,7 +230,8 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         # Older files have no tier.
         tiers=() if threat.get("tier") is None else (threat["tier"],),
     )
-    return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else ()}
+    fragility = FragilityCounts.read(threat["fragility"]) if "fragility" in threat else None
+    return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else (), "fragility": fragility}
 
 
 def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import Nodes, check_data, node_ids
 from edgeproof.certificates import Certificate
-from edgeproof.evaluation import Evaluation
+from edgeproof.evaluation import Evaluation, Explanation, Fragility
 from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
@@ -133,6 +133,47 @@ class CertificateSummary:
 
 
 @dataclass(frozen=True)
+class FragilityCounts:
+    """Number of test nodes by the fewest flips found that misclassify each of them.
+
+    Args:
+        histogram: Number of nodes by number of flips.
+        exact: Number of these for which fewer flips provably do not suffice.
+        surviving: Number of nodes that no set of flips found misclassifies.
+        max_flips: Largest number of flips of the search.
+        scope: Pairs that may be flipped: ``"direct"`` or ``"influence"``.
+        constraints: Description of the permitted pairs; empty if all are.
+    """
+
+    histogram: Mapping[int, int]
+    exact: Mapping[int, int]
+    surviving: int
+    max_flips: int
+    scope: str
+    constraints: str
+
+    @classmethod
+    def of(cls, result: Fragility) -> FragilityCounts:
+        """Summarize a search."""
+        return cls.read(result.summary())
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> FragilityCounts:
+        """Return the counts of a summary; see :meth:`edgeproof.evaluation.Fragility.summary`.
+
+        Raises:
+            KeyError, TypeError, ValueError: If the values are not those of a summary.
+        """
+        histogram, exact = ({int(k): int(n) for k, n in values[name].items()} for name in ("histogram", "exact"))
+        max_flips = int(values["max_flips"])
+        if sorted(histogram) != list(range(max_flips + 1)) or any(exact[k] > histogram[k] for k in histogram):
+            raise ValueError(f"expected counts for 0 to {max_flips} flips, got {histogram}")
+        return cls(
+            histogram, exact, int(values["surviving"]), max_flips, str(values["scope"]), str(values["constraints"])
+        )
+
+
+@dataclass(frozen=True)
 class Run:
     """One trained model with all its measurements.
 
@@ -147,6 +188,8 @@ class Run:
         attacks: One table per threat model.
         certificate: Certified accuracy. None if not certified.
         filter: Learned filter. None for models without one.
+        fragility: Test nodes by the flips that misclassify them. None if not searched.
+        explanations: Explanations of single nodes.
         baselines: Accuracies of the baselines that use no edges, by name. Empty if not measured.
         warnings: Warnings about the model, independent of the attacks.
         commands: Commands that reproduce the run.
@@ -163,6 +206,8 @@ class Run:
     attacks: tuple[AttackTable, ...] = ()
     certificate: CertificateSummary | None = None
     filter: Filter | None = None
+    fragility: FragilityCounts | None = None
+    explanations: tuple[Explanation, ...] = ()
     baselines: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -182,6 +227,7 @@ class Run:
         split: Split | None = None,
         dataset: str = "own graph",
         seed: int | None = None,
+        explanations: Iterable[Explanation] = (),
         command: str = "",
     ) -> Run:
         """Create a run from results in memory, for a model of the library or any other module.
@@ -197,6 +243,7 @@ class Run:
             split: Split that the test nodes belong to. The report then states whether training has seen them.
             dataset: Name of the graph.
             seed: Training seed.
+            explanations: Results of :func:`edgeproof.evaluation.explain` for this model.
             command: Command that reproduces the run.
 
         Raises:
@@ -232,6 +279,10 @@ class Run:
             attacks=() if evaluation is None else (_attack_table(evaluation, data, nodes),),
             certificate=None if certificate is None else CertificateSummary.of(certificate),
             filter=Filter.of(model, data),
+            fragility=None
+            if evaluation is None or evaluation.fragility is None
+            else FragilityCounts.of(evaluation.fragility),
+            explanations=tuple(explanations),
             baselines={} if evaluation is None else evaluation.baselines,
             commands=(command,) if command else (),
             environment=describe_environment(data.x.device),
@@ -256,6 +307,8 @@ class Run:
             attacks=_merge_by_threat_model([*self.attacks, *other.attacks]),
             certificate=self.certificate or other.certificate,
             filter=self.filter or other.filter,
+            fragility=self.fragility or other.fragility,
+            explanations=(*self.explanations, *other.explanations),
             baselines={**other.baselines, **self.baselines},
             warnings=_unique([*self.warnings, *other.warnings]),
             commands=_unique([*self.commands, *other.commands]),

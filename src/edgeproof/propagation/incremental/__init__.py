@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgeproof.propagation.incremental.base import IncrementalEvaluator, Scan
-from edgeproof.propagation.incremental.full import FullEvaluator
+from edgeproof.propagation.incremental.base import IncrementalEvaluator, Scan, toggled
+from edgeproof.propagation.incremental.diffusion import (
+    DiffusionEvaluator,
+    Polynomial,
+    WithPolynomial,
+    diffusion_evaluator,
+)
+from edgeproof.propagation.incremental.full import FlippedLogits, FullEvaluator
+from edgeproof.propagation.incremental.rows import RowsEvaluator, rows_evaluator
 from edgeproof.propagation.incremental.stack import StackEvaluator, WithConvolutions, stack_evaluator
 
 if TYPE_CHECKING:
     from edgeproof.propagation.edge_gradient import EdgeGradientEngine
 
 __all__ = [
+    "DiffusionEvaluator",
+    "FlippedLogits",
     "FullEvaluator",
     "IncrementalEvaluator",
+    "Polynomial",
+    "RowsEvaluator",
     "Scan",
     "StackEvaluator",
     "WithConvolutions",
+    "WithPolynomial",
     "incremental_evaluator",
+    "toggled",
 ]
 
 
@@ -39,4 +52,4 @@ def incremental_evaluator(engine: EdgeGradientEngine) -> IncrementalEvaluator:
     >>> evaluator.flips.tolist()
     [[0], [100]]
     """
-    return stack_evaluator(engine) or FullEvaluator(engine)
+    return stack_evaluator(engine) or diffusion_evaluator(engine) or rows_evaluator(engine) or FullEvaluator(engine)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from edgeproof import losses
+from edgeproof.propagation.autograd_path import probe_pairs, same_logits
 from edgeproof.propagation.pairs import Pairs
+
+if TYPE_CHECKING:
+    from edgeproof.propagation.edge_gradient import EdgeGradientEngine
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,12 @@ class Scan:
         margins[self.candidate, self.position] = self.margin
         return margins
 
+    def margins_at(self, position: int) -> Tensor:
+        """Return the margins of one target node after each flip, shape ``[candidates]``."""
+        margins, entries = self.before[position].repeat(len(self)), self.position == position
+        margins[self.candidate[entries]] = self.margin[entries]
+        return margins
+
 
 class IncrementalEvaluator(Protocol):
     """Exact margins of target nodes under flips that are taken and given back one after another.
@@ -76,17 +86,21 @@ class IncrementalEvaluator(Protocol):
         name: How margins are computed.
         flips: Flips of the current state, in ascending order, shape ``[2, flips]``.
         margins: Margin of every target node in the current state; positive where it is classified correctly.
+        num_hops: Number of hops :math:`L` over which flips reach: a target node is affected by a flip with an end within
+            :math:`L - 1` hops, by the degree of an end at :math:`L` hops, and by nothing else. None if unknown.
     """
 
     name: str
     flips: Tensor
     margins: Tensor
+    num_hops: int | None
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
         """Return the margins after each single flip, in addition to those of the current state.
 
         Args:
             candidates: Pairs, shape ``[2, candidates]``. A pair among the current flips is taken back.
+            only: Position of a target node; margins of the others are not computed. Default: all.
         """
 
     def apply(self, flips: Tensor) -> None:
@@ -112,3 +126,25 @@ def toggled(flips: Tensor, changed: Tensor, num_nodes: int) -> Tensor:
 def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the margins of logits of shape ``[targets, classes]``; NaN, which is not positive, for non-finite logits."""
     return torch.where(logits.isfinite().all(dim=1), losses.margin(logits, labels), torch.nan)
+
+
+def is_exact(evaluator: IncrementalEvaluator, engine: EdgeGradientEngine) -> bool:
+    """Whether an evaluator agrees with the model up to rounding: without flips, after several, and in a scan.
+
+    The evaluator ends in the state in which it was.
+    """
+    probed = probe_pairs(engine.data).both
+
+    def same(margins: Tensor, flips: Tensor) -> bool:
+        (logits,) = engine.logits_of([flips])
+        z = logits[0, engine.nodes]
+        # Margins are differences of logits, so their rounding errors have the scale of the logits.
+        values = [torch.cat([m.to(z), z.abs().amax()[None]]) for m in (margins, margins_of(z, engine.labels))]
+        return same_logits(*values)
+
+    equal = same(evaluator.margins, probed[:, :0]) and same(evaluator.scan(probed[:, :1]).margins()[0], probed[:, :1])
+    evaluator.apply(probed)
+    equal = equal and same(evaluator.margins, probed)
+    equal = equal and same(evaluator.scan(probed[:, :1]).margins()[0], probed[:, 1:])
+    evaluator.apply(probed)
+    return equal

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from edgeproof.propagation.incremental.base import Scan, margins_of, toggled
 
-if TYPE_CHECKING:
-    from edgeproof.propagation.edge_gradient import EdgeGradientEngine
+
+class FlippedLogits(Protocol):
+    """Model that is run on flipped graphs: an engine of edge gradients, or predictions alone.
+
+    Args:
+        data: Graph.
+        nodes: Target node ids.
+        labels: Label of each target node.
+        num_nodes: Number of nodes of the graph.
+    """
+
+    data: Data
+    nodes: Tensor
+    labels: Tensor
+    num_nodes: int
+
+    def logits_of(self, sets: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Yield the logits under the next sets of flips, shape ``[sets, nodes, classes]``."""
 
 
 class FullEvaluator:
@@ -21,17 +39,19 @@ class FullEvaluator:
     """
 
     name = "full"
+    num_hops: int | None = None
 
-    def __init__(self, engine: EdgeGradientEngine) -> None:
+    def __init__(self, engine: FlippedLogits) -> None:
         self._engine = engine
         self._set(engine.data.edge_index.new_empty(2, 0))
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
         engine = self._engine
         sets = [toggled(self.flips, pair[:, None], engine.num_nodes) for pair in candidates.T]
-        margins = [self._margins(logits) for batch in engine.logits_of(sets) for logits in batch]
-        num_targets = engine.nodes.numel()
-        targets = torch.arange(num_targets, device=candidates.device)
+        targets = torch.arange(engine.nodes.numel(), device=candidates.device)
+        targets = targets if only is None else targets[only : only + 1]
+        margins = [self._margins(logits)[targets] for batch in engine.logits_of(sets) for logits in batch]
+        num_targets = targets.numel()
         return Scan(
             num_targets * torch.arange(len(sets) + 1, device=candidates.device),
             targets.repeat(len(sets)),

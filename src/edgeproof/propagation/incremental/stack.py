@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -36,6 +36,22 @@ class WithConvolutions(Protocol):
         """Return weight, shape ``[in, out]``, and bias of each convolution; an empty list if there are other layers."""
 
 
+class _Targets(NamedTuple):
+    """Target nodes of a scan.
+
+    Args:
+        position: Position of each node among the target nodes, or -1.
+        near: Whether a target node is a neighbor of each node, or the node itself.
+        reach: Upper bound on the number of target nodes that a flip at each node can change.
+        total: Number of target nodes.
+    """
+
+    position: Array
+    near: Array
+    reach: Array
+    total: int
+
+
 class StackEvaluator:
     """Recompute the rows within reach of a flip, layer by layer. See :class:`IncrementalEvaluator`.
 
@@ -51,6 +67,7 @@ class StackEvaluator:
     @torch.no_grad()
     def __init__(self, engine: EdgeGradientEngine, convolutions: list[tuple[Tensor, Tensor]]) -> None:
         self._nodes, self._labels, n = engine.nodes, engine.labels, engine.num_nodes
+        self.num_hops: int | None = len(convolutions)
         # One dtype for the compiled loops, and the more accurate one.
         self._input = (engine.data.x @ convolutions[0][0]).double()
         self._weights = [weight.detach().double() for weight, _ in convolutions]
@@ -59,24 +76,25 @@ class StackEvaluator:
         flat = [self._input.new_empty(0), *(weight.flatten() for weight in self._weights[1:])]
         self._flat = torch.cat(flat).numpy()
         self._flat_start = np.cumsum([0, *(weight.numel() for weight in self._weights[1:])])
-        self._target = np.full(n, -1)
-        self._target[self._nodes.numpy()] = np.arange(self._nodes.numel())
+        self._position = np.full(n, -1)
+        self._position[self._nodes.numpy()] = np.arange(self._nodes.numel())
         row, col = engine.data.edge_index
         diagonal = torch.arange(n)
         self._keys = torch.cat([row * n + col, diagonal * (n + 1)]).sort().values.numpy()
         self.flips = engine.data.edge_index.new_empty(2, 0)
         self._compute()
 
-    def scan(self, candidates: Tensor) -> Scan:
+    def scan(self, candidates: Tensor, only: int | None = None) -> Scan:
+        targets = self._targets if only is None else self._one_target(only)
         pairs = np.ascontiguousarray(candidates.numpy())
-        reach = np.minimum(self._reach[pairs].sum(axis=0), self._nodes.numel())
+        reach = np.minimum(targets.reach[pairs].sum(axis=0), targets.total)
         total, threads = int(reach.sum()), torch.get_num_threads()
         size = min(_MAX_ENTRIES, max(_MIN_ENTRIES, -(-total // threads)))
         # Each part has at most about this many entries.
         bounds = [0, *(np.flatnonzero(np.diff(np.cumsum(reach) // size)) + 1).tolist(), pairs.shape[1]]
         parts = [(pairs[:, first:end], reach[first:end]) for first, end in pairwise(bounds) if first < end]
         with ThreadPoolExecutor(threads) as pool:
-            scanned = list(pool.map(lambda part: self._scan_part(*part), parts))
+            scanned = list(pool.map(lambda part: self._scan_part(targets, *part), parts))
         counts = [np.zeros(1, dtype=np.int64), *(count for count, _, _ in scanned)]
         positions = [np.empty(0, dtype=np.int64), *(position for _, position, _ in scanned)]
         margins = [np.empty(0), *(margin for _, _, margin in scanned)]
@@ -88,18 +106,25 @@ class StackEvaluator:
         )
 
     def apply(self, flips: Tensor) -> None:
-        n = self._target.size
+        n = self._position.size
         self.flips = toggled(self.flips, flips, n)
         u, v = flips.numpy()
         self._keys = np.setxor1d(self._keys, np.concatenate([u * n + v, v * n + u]), assume_unique=True)
         self._compute()
 
-    def _scan_part(self, pairs: Array, reach: Array) -> tuple[Array, Array, Array]:
+    def _one_target(self, position: int) -> _Targets:
+        node, n = int(self._nodes[position]), self._position.size
+        positions, near = np.full(n, -1), np.zeros(n, dtype=np.bool_)
+        positions[node] = position
+        near[self._col[self._rowptr[node] : self._rowptr[node + 1]]] = True
+        return _Targets(positions, near, np.ones(n, dtype=np.int64), 1)
+
+    def _scan_part(self, targets: _Targets, pairs: Array, reach: Array) -> tuple[Array, Array, Array]:
         u, v = np.ascontiguousarray(pairs)
-        key = u * self._target.size + v
+        key = u * self._position.size + v
         is_edge = self._keys[np.searchsorted(self._keys, key).clip(max=self._keys.size - 1)] == key
         offset = np.concatenate([[0], np.cumsum(reach)])
-        capacity = max(2, min(self._target.size, int(self._rows[pairs].sum(axis=0).max())), int(reach.max()))
+        capacity = max(2, min(self._position.size, int(self._rows[pairs].sum(axis=0).max())), int(reach.max()))
         count, position = np.zeros(u.size, dtype=np.int64), np.empty(offset[-1], dtype=np.int64)
         margin = np.empty(offset[-1])
         loops.scan_stack(
@@ -112,8 +137,8 @@ class StackEvaluator:
             self._flat,
             self._flat_start,
             self._bias.numpy(),
-            self._target,
-            self._near,
+            targets.position,
+            targets.near,
             self._labels.numpy(),
             u,
             v,
@@ -130,7 +155,7 @@ class StackEvaluator:
     @torch.no_grad()
     def _compute(self) -> None:
         """Run the model in the current state and store what scans need."""
-        n = self._target.size
+        n = self._position.size
         row, self._col = self._keys // n, self._keys % n
         self._rowptr = np.searchsorted(row, np.arange(n + 1))
         self._scale = 1 / np.sqrt(np.diff(self._rowptr))
@@ -146,14 +171,15 @@ class StackEvaluator:
         self.logits = x
         self.margins = margins_of(x[self._nodes], self._labels)
         # Upper bounds by numbers of walks: target nodes and, one layer earlier, rows that a flip at a node can change.
-        reach, rows = torch.from_numpy(self._target >= 0).double()[:, None], torch.ones(n, 1, dtype=torch.float64)
+        reach, rows = torch.from_numpy(self._position >= 0).double()[:, None], torch.ones(n, 1, dtype=torch.float64)
         for layer in range(len(self._weights)):
             reach = self._sum_neighbors(reach).clamp(max=self._nodes.numel())
             if layer == 0:
-                self._near = (reach[:, 0] > 0).numpy()
+                near = (reach[:, 0] > 0).numpy()
             else:
                 rows = self._sum_neighbors(rows).clamp(max=n)
-        self._reach, self._rows = reach[:, 0].long().numpy(), rows[:, 0].long().numpy()
+        self._rows = rows[:, 0].long().numpy()
+        self._targets = _Targets(self._position, near, reach[:, 0].long().numpy(), self._nodes.numel())
 
     def _sum_neighbors(self, x: Tensor) -> Tensor:
         rowptr, col = torch.from_numpy(self._rowptr), torch.from_numpy(self._col)
