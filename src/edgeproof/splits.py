@@ -311,7 +311,8 @@ def _complement(data: Data, *parts: Array) -> Array:
 def _mask(data: Data, name: str, index: int) -> Tensor:
     mask = data.get(name)
     if mask is None:
-        hint = "; test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
+        hint = "test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
+        hint = f"; {hint or '--masks FILE takes masks from a file'}"
         raise ValueError(f"expected data with {name}, got None{hint}")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.size(0) != data.x.size(0):
         raise ValueError(f"expected a boolean {name} with one row per node")
