@@ -31,9 +31,9 @@ def results() -> dict[str, TabularResult]:
     )
     assert history.pseudo_labels is not None
     scores = ep.evaluate(model, data, nodes, [0.1, 0.2], ["FGSM", "DICE"])
-    certificate = ep.certificates.SparseSmoothing(0.001, 0.4).certify(
-        model, data, nodes, samples=500, choosing_samples=10, progress=False
-    )
+    smoothing = ep.certificates.SparseSmoothing(0.001, 0.4)
+    counts = smoothing.sample_counts(model, data, nodes, 500, 0, choosing_samples=10, progress=False)
+    certificate = smoothing.certify_counts(counts, labels=data.y[nodes])
     filters = {HOSTILE: model, "MLP": ep.models.MLP(data.num_features, 2)}
     comparison = ep.analysis.compare(filters, data, results={HOSTILE: scores.worst[0.2]})
     coefficients = replace(ep.analysis.coefficients(model), model=HOSTILE)
@@ -52,6 +52,10 @@ def results() -> dict[str, TabularResult]:
         "AttackedDegrees": ep.analysis.attacked_degrees(scores.worst[0.2], data),
         "ModelComparison": comparison,
         "Result": Result("command", HOSTILE, {}, {}, {}, 0, (Score("test", "clean", 0.0, 0.5),)),
+        "Split": split,
+        "ClassCounts": counts,
+        "Outcomes": ep.report.Outcomes.of(scores.results, data, nodes),
+        "Run": ep.report.Run.of(HOSTILE, model, data, nodes, evaluation=scores, certificate=certificate, split=split),
         "SweepTable": SweepTable(("dataset", "clean"), ((HOSTILE, "81.0"),), 1),
     }
 
@@ -70,6 +74,10 @@ NAMES = [
     "AttackedDegrees",
     "ModelComparison",
     "Result",
+    "Split",
+    "ClassCounts",
+    "Outcomes",
+    "Run",
     "SweepTable",
 ]
 
@@ -136,7 +144,7 @@ def test_html_is_well_formed_and_escaped(results: dict[str, TabularResult], name
 
 def test_names_reach_the_tables(results: dict[str, TabularResult]) -> None:
     shown = [name for name, result in results.items() if HOSTILE in str(result)]
-    assert len(shown) == 9
+    assert len(shown) == 10
 
 
 def test_data_frame_without_pandas_names_the_package(
@@ -175,3 +183,13 @@ def test_layout_aligns_columns() -> None:
         "long name  3.25   4",
         "note",
     ]
+
+
+def test_budgets_and_views_print_no_tensors() -> None:
+    graph = ep.datasets.csbm("homophilous", num_nodes=120, p=0.08, q=0.01, K=4.0, seed=3)
+    budget = ep.Budget.from_epsilon(graph, [0, 1, 2], 0.5, local=0.5)
+    assert budget.local is not None
+    high = int(budget.local.max())
+    assert str(budget) == f"budget of {budget.total} flips, 0 to {high} at each of 120 nodes"
+    assert str(ep.Budget(2000)) == "budget of 2,000 flips"
+    assert "tensor" not in str(ep.splits.provided(graph, test_on_val=True).test)

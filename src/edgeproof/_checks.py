@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 from torch_geometric.utils import is_sparse
 
+from edgeproof._tensors import sort_keys
 from edgeproof.graph import UNKNOWN
 
 # Nodes of a graph: ids, or a boolean mask with one entry per node.
@@ -289,12 +290,13 @@ def _check_edges(data: Data, num_nodes: int) -> None:
     loops = int((row == col).sum())
     if loops:
         raise ValueError(f"expected no self-loops, got {loops}; torch_geometric.utils.remove_self_loops drops them")
-    forward = (row * num_nodes + col).sort().values
+    forward, backward = sort_keys(row * num_nodes + col), sort_keys(col * num_nodes + row)
     duplicates = int((forward[1:] == forward[:-1]).sum())
     if duplicates:
         raise ValueError(f"expected each edge once, got {duplicates} repeated; Data.coalesce merges them")
-    one_way = forward[~torch.isin(forward, col * num_nodes + row)]
-    if one_way.numel():
+    # Without duplicates, the sorted lists are equal if and only if every edge has its reverse.
+    if not torch.equal(forward, backward):
+        one_way = forward[~torch.isin(forward, backward)]
         source, target = divmod(int(one_way[0]), num_nodes)
         raise ValueError(
             f"expected undirected edges, got {one_way.numel()} without their reverse, such as "

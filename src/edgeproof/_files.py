@@ -121,3 +121,22 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
             raise ValueError(f"expected different output files, got {path} twice")
     for path in outputs:
         check_writable(path)
+
+
+def check_not_existing(outputs: Iterable[Path], *, force: bool) -> None:
+    """Raise if an output of a command exists, unless ``force``; call this before long work.
+
+    >>> path = getfixture("tmp_path") / "model.safetensors"
+    >>> path.touch()
+    >>> check_not_existing([path], force=True)
+    >>> check_not_existing([path], force=False)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    FileExistsError: .../model.safetensors exists: pass --force to overwrite it, or write to another file
+    """
+    existing = [str(path) for path in outputs if Path(path).exists()]
+    if existing and not force:
+        verb, pronoun = ("exists", "it") if len(existing) == 1 else ("exist", "them")
+        raise FileExistsError(
+            f"{', '.join(existing)} {verb}: pass --force to overwrite {pronoun}, or write to another file"
+        )

@@ -38,3 +38,18 @@ def on_host(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+
+
+def sort_keys(keys: Tensor) -> Tensor:
+    """Return sorted integers; on a CPU in little memory, because ``torch.sort`` also returns the order.
+
+    >>> sort_keys(torch.tensor([3, 1, 2]))
+    tensor([1, 2, 3])
+    """
+    if keys.numel() < 2 or bool((keys[1:] >= keys[:-1]).all()):
+        return keys
+    if keys.device.type != "cpu":
+        return keys.sort().values
+    keys = keys.clone()
+    keys.numpy().sort()
+    return keys

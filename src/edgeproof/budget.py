@@ -57,6 +57,13 @@ class Budget:
     constraints: Constraints | None = None
     permitted: PermittedPairs | None = None
 
+    def __str__(self) -> str:
+        local = ""
+        if self.local is not None and self.local.numel():
+            local = f", {int(self.local.min())} to {int(self.local.max())} at each of {self.local.numel():,} nodes"
+        constraints = "" if self.constraints is None else f", {self.constraints.description}"
+        return f"budget of {self.total:,} flips{local}{constraints}"
+
     def __post_init__(self) -> None:
         check_int(0, total=self.total)
         object.__setattr__(self, "total", int(self.total))

@@ -21,8 +21,9 @@ from edgeproof._catalog import PROTOCOLS as PROTOCOLS
 from edgeproof._checks import check_data, check_int, check_nodes
 from edgeproof._features import take_nodes
 from edgeproof._names import look_up, unknown_name
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof._tensors import fingerprint
-from edgeproof.graph import UNKNOWN
+from edgeproof.graph import UNKNOWN, num_edges
 
 Array = np.ndarray[Any, Any]
 
@@ -49,13 +50,16 @@ class View:
     unlabeled: Tensor
     ids: Tensor
 
+    def __repr__(self) -> str:
+        return f"View({self.data!r}, {self.nodes.numel()} nodes, {self.unlabeled.numel()} unlabeled)"
+
     def to(self, device: torch.device | str) -> View:
         """Return the view on another device."""
         return View(self.data.clone().to(device), self.nodes.to(device), self.unlabeled.to(device), self.ids.to(device))
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Split(TabularResult):
     """Training, validation and test views of one graph, with the rule and seed that made them.
 
     Args:
@@ -99,13 +103,37 @@ class Split:
         if self.num_seen:
             raise LeakError(
                 f"expected no test nodes in the training and validation graphs, got {self.num_seen} of "
-                f"{self.test.nodes.numel()} in {self}"
+                f"{self.test.nodes.numel()} in {self!r}"
             )
 
     def __repr__(self) -> str:
         sizes = f"train={self.train.nodes.numel()} (+{self.train.unlabeled.numel()} unlabeled)"
         sizes += f", val={self.val.nodes.numel()}, test={self.test.nodes.numel()}"
         return f"Split({self.setting}, {sizes}, rule={self.rule!r}, seed={self.seed})"
+
+    def summary(self) -> Record:
+        """Return setting, rule, seed and fingerprint."""
+        return {"setting": self.setting, "rule": self.rule, "seed": self.seed, "fingerprint": self.fingerprint}
+
+    def _records(self) -> list[Record]:
+        return [
+            {
+                "part": part,
+                "nodes": view.nodes.numel(),
+                "unlabeled": view.unlabeled.numel(),
+                "graph_nodes": view.data.x.size(0),
+                "graph_edges": num_edges(view.data),
+            }
+            for part, view in (("train", self.train), ("val", self.val), ("test", self.test))
+        ]
+
+    def _layout(self) -> Layout:
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return Layout(
+            title=f"{self.setting} split, rule {self.rule}{seed}",
+            header=("part", "nodes", "unlabelled", "nodes of its graph", "edges"),
+            lines=[[str(row["part"]), *(f"{row[name]:,}" for name in list(row)[1:])] for row in self._records()],
+        )
 
 
 class LeakError(ValueError):
@@ -311,7 +339,8 @@ def _complement(data: Data, *parts: Array) -> Array:
 def _mask(data: Data, name: str, index: int) -> Tensor:
     mask = data.get(name)
     if mask is None:
-        hint = "; test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
+        hint = "test_on_val=True (--test-on-val) evaluates on the validation nodes" if name == "test_mask" else ""
+        hint = f"; {hint or '--masks FILE takes masks from a file'}"
         raise ValueError(f"expected data with {name}, got None{hint}")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.size(0) != data.x.size(0):
         raise ValueError(f"expected a boolean {name} with one row per node")

@@ -137,7 +137,18 @@ def test_evaluation_warnings_are_printed_and_stored(run: Run) -> None:
 
 def test_user_model_from_module_and_factory(run: Run) -> None:
     Path("own_model_for_cli.py").write_text(OWN_MODEL)
-    arguments = ("--dataset", "csbm", "--attack", "GreedyRBCD", "--set", "steps=3", "--set", "block_size=1000", "-q")
+    arguments = (
+        "--dataset",
+        "csbm",
+        "--attack",
+        "GreedyRBCD",
+        "--set",
+        "steps=3",
+        "--set",
+        "block_size=1000",
+        "-q",
+        "--force",
+    )
     code, out, _ = run("attack", "--model", "own_model_for_cli:build", *arguments)
     assert code == 0
     assert "GreedyRBCD on GCN, csbm" in out

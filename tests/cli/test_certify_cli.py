@@ -77,10 +77,23 @@ def test_merge_counts_of_two_seeds(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
         assert (
-            run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--counts", f"{seed}.counts", "--out", f"{seed}.cert")[0]
+            run(
+                *CERTIFY,
+                "--force",
+                "--p-del",
+                "0.4",
+                "--seed",
+                seed,
+                "--counts",
+                f"{seed}.counts",
+                "--out",
+                f"{seed}.cert",
+            )[0]
             == 0
         )
-    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts")
+    code, _, err = run(
+        *CERTIFY, "--force", "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts"
+    )
     assert code == 0, err
     both = Certificate.load("certificate.safetensors")
     assert both.samples == 600
@@ -88,17 +101,21 @@ def test_merge_counts_of_two_seeds(run: Run) -> None:
     counts = ep.certificates.merge_counts([ep.certificates.ClassCounts.load(f"{seed}.counts") for seed in (1, 2)])
     assert (ep.certificates.SparseSmoothing(0.001, 0.4).certify_counts(counts).grid == both.grid).all()
     # More samples extend the stored counts.
-    assert run(*CERTIFY, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--samples", "400")[0] == 0
+    assert run(*CERTIFY, "--force", "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--samples", "400")[0] == 0
     assert ep.certificates.ClassCounts.load("1.counts").samples == 400
-    code, _, err = run(*CERTIFY, "--p-del", "0.4", "--seed", "2", "--counts", "2b.counts", "--merge", "2.counts")
+    code, _, err = run(
+        *CERTIFY, "--force", "--p-del", "0.4", "--seed", "2", "--counts", "2b.counts", "--merge", "2.counts"
+    )
     assert code == 1
     assert "expected class counts of different seeds, got [2] twice: the same samples are in 2.counts" in err
-    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "3", "--counts", "3.counts", "--merge", "2.counts")
+    code, _, err = run(
+        *CERTIFY, "--force", "--p-del", "0.5", "--seed", "3", "--counts", "3.counts", "--merge", "2.counts"
+    )
     assert code == 1
     assert "expected class counts for noise [0.001, 0.5], got noise [0.001, 0.4] in 2.counts" in err
     assert not Path("2b.counts").exists()
     assert not Path("3.counts").exists()
-    code, _, err = run(*CERTIFY, "--p-del", "0.5", "--seed", "2", "--counts", "2.counts")
+    code, _, err = run(*CERTIFY, "--force", "--p-del", "0.5", "--seed", "2", "--counts", "2.counts")
     assert code == 1
     assert "got noise [0.001, 0.4] in 2.counts: delete it, or use another file" in err
 
@@ -106,9 +123,11 @@ def test_merge_counts_of_two_seeds(run: Run) -> None:
 def test_merge_without_samples_option_uses_stored_counts(run: Run) -> None:
     run(*TRAIN)
     for seed in ("1", "2"):
-        run(*CERTIFY, "--p-del", "0.4", "--seed", seed, "--counts", f"{seed}.counts")
+        run(*CERTIFY, "--force", "--p-del", "0.4", "--seed", seed, "--counts", f"{seed}.counts")
     without_samples = (*CERTIFY[:3], *CERTIFY[5:])
-    code, _, err = run(*without_samples, "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts")
+    code, _, err = run(
+        *without_samples, "--force", "--p-del", "0.4", "--seed", "1", "--counts", "1.counts", "--merge", "2.counts"
+    )
     assert code == 0, err
     assert ep.certificates.ClassCounts.load("1.counts").samples == 300
     assert Certificate.load("certificate.safetensors").samples == 600

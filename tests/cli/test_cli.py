@@ -101,7 +101,7 @@ def test_train_checks_arguments_before_download(run: Run, monkeypatch: pytest.Mo
     for arguments, message in (
         (("--set", "dropout=0.5", "--set", "dropout=0.2"), "expected one value of dropout, got two"),
         (("--averaging", "1.5"), "expected 0 <= averaging < 1, got 1.5"),
-        (("--split-index", "1"), "expected --test-on-val and --split-index with --split provided only, got inductive"),
+        (("--split-index", "1"), "expected --split-index with --split provided only, got inductive"),
         (("--test-on-val", "--split", "transductive"), "with --split provided only, got transductive"),
         (("--count", "half_degree"), "expected an attack to train against with count='half_degree'"),
         (("--local", "0.5"), "(--attack LRBCD)"),
@@ -192,7 +192,7 @@ def test_interrupted_training_resumes_to_the_same_model(run: Run) -> None:
     assert run(*LONG_TRAIN)[0] == 0
     assert not checkpoint.exists()
     resumed = Path("model.safetensors").read_bytes()
-    assert run(*LONG_TRAIN)[0] == 0
+    assert run(*LONG_TRAIN, "--force")[0] == 0
     assert Path("model.safetensors").read_bytes() == resumed
 
 
@@ -287,7 +287,7 @@ def test_label_model_option(run: Run) -> None:
         ),
         (("--label-model", "GCN", "--no-self-training"), "expected no --label-model with --no-self-training, got GCN"),
     ):
-        code, _, err = run(*TRAIN, *wrong)
+        code, _, err = run(*TRAIN, *wrong, "--force")
         assert code == 1
         assert message in err
 
@@ -311,7 +311,7 @@ def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
     files = [Path("model.safetensors"), Path("model.safetensors.json")]
     before = [path.read_bytes() for path in files]
     # Without a finished epoch there is nothing to save.
-    code, _, err = run(*TRAIN, "--preset", "paper", "--lr", "1e30", "--self-training")
+    code, _, err = run(*TRAIN, "--preset", "paper", "--lr", "1e30", "--self-training", "--force")
     assert code == 1
     assert "label model 1 of 1" in err
     assert "no longer finite" in err
@@ -322,7 +322,7 @@ def test_diverged_training_saves_last_good_parameters_and_keeps_older_files(
         raise FloatingPointError("the model has the parameters of its best epoch, 4")
 
     monkeypatch.setattr(ep, "train", diverge)
-    code, _, err = run(*TRAIN)
+    code, _, err = run(*TRAIN, "--force")
     assert code == 1
     assert "saved the restored parameters to model.safetensors.last-good" in err
     assert bool((ep.load("model.safetensors.last-good").gamma == 3).all())  # type: ignore[operator]

@@ -25,7 +25,7 @@ def model(run: Run) -> str:
 
 
 def test_fail_below_exits_with_its_own_status_after_writing_the_result(run: Run, model: str) -> None:
-    evaluate = ("evaluate", "--model", model, "-e", "0.04", "-e", "0.01", "--attack", "FGSM", "-q")
+    evaluate = ("evaluate", "--model", model, "-e", "0.04", "-e", "0.01", "--attack", "FGSM", "-q", "--force")
     code, out, err = run(*evaluate, "--fail-below", "99.5")
     lowest = Result.read("evaluation.json").score("test", "worst", 0.04)
     assert code == 3
@@ -78,7 +78,7 @@ def test_interrupted_evaluation_resumes_to_the_same_result(run: Run, model: str)
     assert f"resuming from {checkpoint}" in err
     assert not checkpoint.exists()
     resumed = Result.read("evaluation.json")
-    assert run(*evaluate)[0] == 0
+    assert run(*evaluate, "--force")[0] == 0
     assert Result.read("evaluation.json").scores == resumed.scores
 
 

@@ -1,4 +1,4 @@
-"""No command writes to a file that it reads."""
+"""No command writes to a file that it reads, or overwrites results without --force."""
 
 from __future__ import annotations
 
@@ -79,3 +79,48 @@ def test_train_and_pages_reject_outputs_that_are_inputs(run: Run, model: Path, t
         assert code == 1
         assert "expected an output file other than store/csbm-attack.jsonl" in err
     assert contents() == before
+
+
+def test_results_are_overwritten_with_force_only(run: Run, model: Path) -> None:
+    train = ("train", "--dataset", "graph.npz", "--model", "MLP", "--max-epochs", "2", "--split", "transductive", "-q")
+    test = ("--model", str(model), "-q")
+    commands = {
+        "model.safetensors": train,
+        "attack.json": ("attack", *test, *TESTS["attack"], "-e", "0.01"),
+        "evaluation.json": ("evaluate", *test, *TESTS["evaluate"], "-e", "0.01"),
+        "certificate.safetensors": ("certify", *test, "--samples", "200", "--choosing-samples", "20"),
+        "report.html": ("report", "model.safetensors"),
+    }
+    for out, command in commands.items():
+        Path(out).touch()
+        before = contents()
+        code, _, err = run(*command)
+        assert code == 1, command
+        (line,) = err.splitlines()
+        assert line.startswith(f"error: {out}")
+        assert "pass --force to overwrite" in line
+        assert contents() == before
+        code, _, err = run(*command, "--force")
+        assert code == 0, err
+        assert Path(out).read_bytes() != before[out] or out == "model.safetensors"
+
+
+def test_pages_pictures_and_the_demo_are_overwritten_with_force_only(run: Run) -> None:
+    Path("store").mkdir()
+    Path("page.md").write_text("mine")
+    Path("report.html").write_text("mine")
+    Path("figures").mkdir()
+    Path("figures/karate.svg").write_text("mine")
+    for command in (
+        ("demo",),
+        ("reproduce", "show", "--store", "store", "--page", "page.md"),
+        ("reproduce", "figures", "--store", "store", "--page", "page.md"),
+        ("reproduce", "figures", "karate", "--store", "store"),
+        ("reproduce", "run", "karate", "--store", "store"),
+    ):
+        code, _, err = run(*command)
+        assert code == 1, command
+        assert "pass --force to overwrite it" in err
+    code, _, err = run("reproduce", "show", "--store", "store", "--page", "page.md", "--force")
+    assert code == 0, err
+    assert Path("page.md").read_text() != "mine"

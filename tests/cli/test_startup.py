@@ -7,6 +7,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,24 @@ def test_installed_command() -> None:
         pytest.skip("edgeproof is not installed in this environment")
     process = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     assert process.stdout == f"edgeproof {ep.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--learning-rate", "1"), "Did you mean --lr?"),
+        (("train", "--epochs", "5"), "Did you mean --max-epochs?"),
+        (("train", "--hidden", "5"), "Settings of models and attacks: --set name=value"),
+        (("evaluate", "--eps", "0.1"), "Did you mean --epsilon?"),
+        (("certify", "--n-samples", "10"), "Did you mean --samples?"),
+        (("sweep", "--output", "x"), "--out"),
+        (("report", "--overwrite"), "Did you mean --force?"),
+    ],
+)
+def test_unknown_options_suggest_the_option_that_was_meant(
+    run: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...], message: str
+) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in " ".join(err.replace("│", " ").split())
+    assert "Possible options" not in err

@@ -166,8 +166,12 @@ def test_user_models_round_trip_through_model_files(tmp_path: Path, monkeypatch:
     content = model_to_bytes(model, spec, 3, 2)
     loaded = model_from_bytes(content, spec, factory)
     assert torch.equal(loaded.weight, model.weight)
-    with pytest.raises(ValueError, match=r"the stored parameters do not fit some_module:build\(bias=True\)"):
-        model_from_bytes(content, replace(spec, settings=as_settings({"bias": True})), factory)
+    with pytest.raises(ValueError, match="do not fit the model of some_module:build"):
+        model_from_bytes(
+            content, spec, lambda in_channels, out_channels, bias: factory(in_channels, out_channels, True)
+        )
+    with pytest.raises(ValueError, match="expected parameters of some_module:other, got those of some_module:build"):
+        model_from_bytes(content, replace(spec, name="some_module:other"), factory)
     with pytest.raises(ValueError, match="damaged"):
         model_from_bytes(content[:-10], spec, factory)
 

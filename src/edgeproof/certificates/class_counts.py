@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.serialization import read_tensors, write_tensors
 
 # Version of the file format. Since 3, entries are named as in this module.
@@ -17,7 +18,7 @@ _FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts:
+class ClassCounts(TabularResult):
     """Class counts of one smoothed model, from one or several random seeds.
 
     Args:
@@ -36,6 +37,30 @@ class ClassCounts:
     def samples(self) -> int:
         """Number of samples that bound probabilities."""
         return sum(bounding for _, bounding in self.streams.values())
+
+    def __repr__(self) -> str:
+        nodes, classes = self.choosing.shape
+        return f"ClassCounts({nodes} nodes, {classes} classes, streams={self.streams})"
+
+    def summary(self) -> Record:
+        """Return the number of samples of each seed, and the fingerprint of the run."""
+        return {"streams": [[seed, *samples] for seed, samples in sorted(self.streams.items())], "run": self.run}
+
+    def _records(self) -> list[Record]:
+        choosing, bounding = self.choosing.tolist(), self.bounding.tolist()
+        return [
+            {"node": node, "choosing": chosen, "bounding": bounded}
+            for node, (chosen, bounded) in enumerate(zip(choosing, bounding, strict=True))
+        ]
+
+    def _layout(self) -> Layout:
+        nodes, classes = self.choosing.shape
+        lines = [[str(seed), *map(str, samples)] for seed, samples in sorted(self.streams.items())]
+        return Layout(
+            title=f"class counts of {nodes:,} nodes and {classes} classes",
+            header=("seed", "choosing samples", "bounding samples"),
+            lines=lines,
+        )
 
     def with_batch(self, counts: Tensor, samples: int, *, choosing: bool) -> ClassCounts:
         """Return the sum of these counts, of a single seed, and those of another batch.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from edgeproof._names import nearest_name
 from edgeproof.cli._printing import print_line
 
 
@@ -21,6 +22,26 @@ class LazyCommand(NamedTuple):
 
     target: str
     summary: str
+
+
+class SuggestingCommand(TyperCommand):
+    """Command that suggests the option that was probably meant instead of an unknown one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; the error for an unknown option suggests at most one."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Typer has its own copy of click's NoSuchOption in some versions.
+            if not (hasattr(error, "option_name") and hasattr(error, "possibilities")):
+                raise
+            known = [name.lstrip("-") for parameter in self.params for name in parameter.opts if name.startswith("--")]
+            near = nearest_name(str(error.option_name).lstrip("-"), known)
+            hint = "" if "set" not in known else " Settings of models and attacks: --set name=value"
+            hint = hint if near is None else f" Did you mean --{near}?"
+            error.possibilities = None
+            error.message = f"No such option: {error.option_name}.{hint}"  # type: ignore[attr-defined]
+            raise
 
 
 class LazyGroup(TyperGroup):
@@ -46,7 +67,7 @@ class LazyGroup(TyperGroup):
         target = getattr(import_module(module), attribute)
         if not isinstance(target, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            app.command(name)(target)
+            app.command(name, cls=SuggestingCommand)(target)
             target = app
         return typer.main.get_command(target)
 

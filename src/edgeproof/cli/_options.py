@@ -57,9 +57,13 @@ def names(values: Iterable[str]) -> str:
     return ", ".join(values)
 
 
+# Options of graphs and splits have their own panel in help texts.
+PANEL = "Graph and split"
 Root = Annotated[
     Path | None,
-    typer.Option(help="Folder of dataset archives, searched before $EDGEPROOF_DATA and the user's cache."),
+    typer.Option(
+        help="Folder of dataset archives, searched before $EDGEPROOF_DATA and the user's cache.", rich_help_panel=PANEL
+    ),
 ]
 Device = Annotated[str, typer.Option(help="'auto' (the GPU if there is one), 'cpu', 'cuda' or 'cuda:1'.")]
 LogDir = Annotated[
@@ -67,6 +71,7 @@ LogDir = Annotated[
     typer.Option(help="Folder of TensorBoard logs of every epoch; requires pip install 'edgeproof\\[logging]'."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files of earlier runs.")]
 Model = Annotated[
     str,
     typer.Option(
@@ -76,35 +81,55 @@ Model = Annotated[
         autocompletion=complete_model_file,
     ),
 ]
+FactoryName = Annotated[
+    str | None,
+    typer.Option(
+        help="module:factory that builds your own model, if --model is a file that edgeproof train wrote for it. Files alone "
+        "never import code."
+    ),
+]
 Dataset = Annotated[
     str | None,
     typer.Option(
         help=f"Name of the dataset: {names(DATASETS)}; or a graph file. Default: the dataset in the model's result file.",
         autocompletion=complete(DATASETS),
+        rich_help_panel=PANEL,
     ),
 ]
 ToUndirected = Annotated[
-    bool, typer.Option("--to-undirected", help="Graph files: add the reverse of each edge without one.")
+    bool,
+    typer.Option(
+        "--to-undirected", help="Graph files: add the reverse of each edge without one.", rich_help_panel=PANEL
+    ),
 ]
 RemoveSelfLoops = Annotated[
-    bool, typer.Option("--remove-self-loops", help="Graph files: remove edges from a node to itself.")
+    bool,
+    typer.Option("--remove-self-loops", help="Graph files: remove edges from a node to itself.", rich_help_panel=PANEL),
 ]
 MergeDuplicates = Annotated[
-    bool, typer.Option("--merge-duplicates", help="Graph files: keep one of several equal edges.")
+    bool,
+    typer.Option("--merge-duplicates", help="Graph files: keep one of several equal edges.", rich_help_panel=PANEL),
 ]
 DropWeights = Annotated[
     bool,
-    typer.Option("--drop-weights", help="Graph files: give all edges the weight 1; edges of weight 0 are removed."),
+    typer.Option(
+        "--drop-weights",
+        help="Graph files: give all edges the weight 1; edges of weight 0 are removed.",
+        rich_help_panel=PANEL,
+    ),
 ]
 SplitName = Annotated[
     str | None,
     typer.Option(
         "--split",
-        help=f"Setting of the split: {names(SPLITS)}. Default: the split used in training.",
+        help=f"Setting of the split: {names(SPLITS)}. Default: the split used in training, at first inductive.",
         autocompletion=complete(SPLITS),
+        rich_help_panel=PANEL,
     ),
 ]
-SplitSeed = Annotated[int | None, typer.Option(help="Seed of the split. Default: the seed used in training.")]
+SplitSeed = Annotated[
+    int | None, typer.Option(help="Seed of the split. Default: the seed used in training.", rich_help_panel=PANEL)
+]
 Epsilons = Annotated[
     list[float],
     typer.Option("--epsilon", "-e", help="Budget as a fraction of the edges at the test nodes; repeatable."),

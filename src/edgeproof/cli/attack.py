@@ -10,25 +10,17 @@ import typer
 
 import edgeproof as ep
 from edgeproof._warnings import EdgeproofWarning, with_code
+from edgeproof.cli._groups import TargetOptions, grouped
 from edgeproof.cli._options import (
     AdditionsOnly,
     AllowedFile,
     AttackName,
     Count,
-    Dataset,
     DeletionsOnly,
-    Device,
-    DropWeights,
     Epsilons,
+    Force,
     Local,
-    MergeDuplicates,
-    Model,
     Quiet,
-    RemoveSelfLoops,
-    Root,
-    SplitName,
-    SplitSeed,
-    ToUndirected,
     parse_device,
     parse_settings,
 )
@@ -38,8 +30,9 @@ if TYPE_CHECKING:
     from edgeproof.attacks import AttackResult
 
 
+@grouped
 def attack(
-    model: Model,
+    target_options: TargetOptions,
     attack: AttackName = "PRBCD",
     epsilon: Epsilons = [0.1],  # noqa: B006
     local: Local = None,
@@ -47,9 +40,6 @@ def attack(
     additions_only: AdditionsOnly = False,
     deletions_only: DeletionsOnly = False,
     allowed: AllowedFile = None,
-    dataset: Dataset = None,
-    split: SplitName = None,
-    split_seed: SplitSeed = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,12 +54,7 @@ def attack(
         typer.Option(help="File of the perturbed graph (.npz); several epsilons give one file each, named by epsilon."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the attack.")] = 0,
-    to_undirected: ToUndirected = False,
-    remove_self_loops: RemoveSelfLoops = False,
-    merge_duplicates: MergeDuplicates = False,
-    drop_weights: DropWeights = False,
-    root: Root = None,
-    device: Device = "auto",
+    force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Attack the test nodes of a model, and write its accuracy under attack to a result file.
@@ -82,15 +67,14 @@ def attack(
     from edgeproof.evaluation.checks import budget_problems
     from edgeproof.evaluation.result import Score
 
-    torch_device = parse_device(device)
+    torch_device = parse_device(target_options.device)
     kind, pairs = parse_flip_kind(additions_only, deletions_only), read_pairs(allowed)
     built = ep.attacks.build(attack, parse_settings(setting))
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    trained = check_target(model, dataset, split, epsilon, fixes)
-    check_target_outputs((out, ep.report.nodes_file(out), *graphs), model, dataset, trained, root)
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
+    trained = check_target(target_options, epsilon)
+    check_target_outputs((out, ep.report.nodes_file(out), *graphs), target_options, trained, force=force)
+    target = load_target(target_options, trained, torch_device)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count, constraints=constraints)

@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import edgeproof as ep
+from edgeproof.cli._groups import TargetOptions, grouped
 from edgeproof.cli._options import (
-    Dataset,
-    Device,
-    DropWeights,
-    MergeDuplicates,
-    Model,
+    Force,
     Quiet,
-    RemoveSelfLoops,
-    Root,
-    SplitName,
-    SplitSeed,
-    ToUndirected,
     parse_device,
 )
 from edgeproof.cli._printing import print_table
@@ -35,8 +27,9 @@ _SHOWN = 8
 _DEFAULT_SAMPLES = 100_000
 
 
+@grouped
 def certify(
-    model: Model,
+    target_options: TargetOptions,
     p_add: Annotated[float, typer.Option(help="Noise: probability that a missing edge is added.")] = 0.01,
     p_del: Annotated[float, typer.Option(help="Noise: probability that an edge is deleted.")] = 0.6,
     samples: Annotated[
@@ -50,9 +43,6 @@ def certify(
         int, typer.Option(help="Number of separate samples that choose the predicted class of each node.")
     ] = 1000,
     alpha: Annotated[float, typer.Option(help="Error probability of each node's certificate.")] = 0.05,
-    dataset: Dataset = None,
-    split: SplitName = None,
-    split_seed: SplitSeed = None,
     out: Annotated[
         Path, typer.Option(help="File of the certificate; its result file has the same name with .json added.")
     ] = Path("certificate.safetensors"),
@@ -69,12 +59,7 @@ def certify(
         list[Path] | None,
         typer.Option(help="File of class counts to add, from the same run with another seed; repeatable."),
     ] = None,
-    to_undirected: ToUndirected = False,
-    remove_self_loops: RemoveSelfLoops = False,
-    merge_duplicates: MergeDuplicates = False,
-    drop_weights: DropWeights = False,
-    root: Root = None,
-    device: Device = "auto",
+    force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Certify predictions at the test nodes against added and deleted edges, by sparse randomized smoothing.
@@ -90,19 +75,26 @@ def certify(
     from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
     from edgeproof.cli._target import check_target, check_target_outputs, load_target
 
-    torch_device = parse_device(device)
+    torch_device = parse_device(target_options.device)
     smoothing = ep.certificates.SparseSmoothing(p_add, p_del)
     check_alpha(alpha)
     merge = merge or []
     result_file, checkpoint = out.with_name(out.name + ".json"), counts_file or out.with_name(out.name + ".counts")
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    trained = check_target(model, dataset, split, [], fixes)
-    check_target_outputs((out, result_file, checkpoint), model, dataset, trained, root, merge)
+    trained = check_target(target_options)
+    check_target_outputs(
+        (out, result_file),
+        target_options,
+        trained,
+        merge,
+        force=force,
+        progress=checkpoint,
+        resumed=counts_file is None and checkpoint.exists(),
+    )
     others = {path: ep.certificates.ClassCounts.load(path) for path in merge}
     if samples is None:
         can_reuse = merge and counts_file is not None and counts_file.exists()
         samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
+    target = load_target(target_options, trained, torch_device)
     view = target.split.test
     labels = node_labels(view.data, view.nodes)
     _check_counts(smoothing, target, others, seed=seed, samples=samples, alpha=alpha)

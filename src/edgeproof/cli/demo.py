@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from edgeproof.cli._options import Quiet
+from edgeproof.cli._options import Force, Quiet
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="HTML file of the report.")] = Path("report.html"), quiet: Quiet = False
+    out: Annotated[Path, typer.Option(help="HTML file of the report.")] = Path("report.html"),
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train GCN and GPRGNN with and without adversarial training, attack and certify them, and write a report.
 
@@ -21,6 +23,8 @@ def demo(
 
     Example: [bold]edgeproof demo --out report.html[/]
     """
+    from edgeproof._files import check_not_existing
     from edgeproof.cli._demo import DemoSettings, run_demo
 
+    check_not_existing([out], force=force)
     run_demo(out, DemoSettings(), progress=not quiet)

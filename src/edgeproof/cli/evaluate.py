@@ -12,24 +12,16 @@ import typer
 
 import edgeproof as ep
 from edgeproof._catalog import ATTACKS, EFFORTS
+from edgeproof.cli._groups import TargetOptions, grouped
 from edgeproof.cli._options import (
     AdditionsOnly,
     AllowedFile,
     Count,
-    Dataset,
     DeletionsOnly,
-    Device,
-    DropWeights,
     Epsilons,
+    Force,
     Local,
-    MergeDuplicates,
-    Model,
     Quiet,
-    RemoveSelfLoops,
-    Root,
-    SplitName,
-    SplitSeed,
-    ToUndirected,
     check_name,
     complete,
     names,
@@ -46,17 +38,15 @@ FAILED = 3
 _ROUNDING = 1e-4
 
 
+@grouped
 def evaluate(
-    model: Model,
+    target_options: TargetOptions,
     epsilon: Epsilons = [0.05, 0.1, 0.25],  # noqa: B006
     local: Local = None,
     count: Count = "incident",
     additions_only: AdditionsOnly = False,
     deletions_only: DeletionsOnly = False,
     allowed: AllowedFile = None,
-    dataset: Dataset = None,
-    split: SplitName = None,
-    split_seed: SplitSeed = None,
     attack: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,12 +82,7 @@ def evaluate(
         Path | None, typer.Option(help="File of the worst perturbed graph at the largest epsilon (.npz).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all attacks.")] = 0,
-    to_undirected: ToUndirected = False,
-    remove_self_loops: RemoveSelfLoops = False,
-    merge_duplicates: MergeDuplicates = False,
-    drop_weights: DropWeights = False,
-    root: Root = None,
-    device: Device = "auto",
+    force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure robust accuracy: the accuracy under the strongest attack of a suite.
@@ -110,7 +95,7 @@ def evaluate(
     from edgeproof.cli._constraints import make_constraints, parse_flip_kind, read_pairs
     from edgeproof.cli._target import check_files, check_target, check_target_outputs, load_target, result_of
 
-    torch_device = parse_device(device)
+    torch_device = parse_device(target_options.device)
     kind, pairs = parse_flip_kind(additions_only, deletions_only), read_pairs(allowed)
     attacks = [ep.attacks.build(name) for name in attack or []]
     check_name("effort", effort, EFFORTS)
@@ -121,10 +106,16 @@ def evaluate(
     graphs = [] if graph is None else [graph]
     check_files(out, graphs)
     checkpoint = out.with_name(out.name + ".checkpoint")
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    trained = check_target(model, dataset, split, epsilon, fixes)
-    check_target_outputs((out, ep.report.nodes_file(out), checkpoint, *graphs), model, dataset, trained, root)
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
+    trained = check_target(target_options, epsilon)
+    check_target_outputs(
+        (out, ep.report.nodes_file(out), *graphs),
+        target_options,
+        trained,
+        force=force,
+        progress=checkpoint,
+        resumed=checkpoint.exists(),
+    )
+    target = load_target(target_options, trained, torch_device)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)
     with _resuming(checkpoint), warnings.catch_warnings():

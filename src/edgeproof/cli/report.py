@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import edgeproof as ep
-from edgeproof._files import check_outputs
+from edgeproof._files import check_not_existing, check_outputs
+from edgeproof.cli._options import Force
 from edgeproof.cli._printing import command_line
 
 
@@ -25,6 +26,7 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="HTML file of the report.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    force: Force = False,
 ) -> None:
     """Write an HTML report of saved results, in one file that needs no network.
 
@@ -41,6 +43,7 @@ def report(
     from edgeproof.report.page import TITLE
 
     check_outputs([out], input_files(runs))
+    check_not_existing([out], force=force)
     parsed = read_runs(runs)
     ep.report.write(parsed, out, title=TITLE if title is None else title, command=command_line())
     size = out.stat().st_size / 1000

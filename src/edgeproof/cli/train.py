@@ -6,28 +6,26 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 import edgeproof as ep
-from edgeproof._catalog import ATTACKS, DATASETS, MODELS, PRESETS, PROTOCOLS, SPLITS
-from edgeproof._files import check_outputs
+from edgeproof._catalog import ATTACKS, DATASETS, MODELS, PRESETS
+from edgeproof._files import check_not_existing, check_outputs
+from edgeproof.cli._groups import FixOptions, SplitOptions, check_protocol, grouped
 from edgeproof.cli._options import (
     COUNT,
     Device,
-    DropWeights,
+    Force,
     Local,
     LogDir,
-    MergeDuplicates,
     Protocol,
     Quiet,
-    RemoveSelfLoops,
     Root,
-    ToUndirected,
     check_dataset,
-    check_name,
     complete,
     names,
     parse_device,
@@ -41,13 +39,14 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from edgeproof.attacks import Attack
-    from edgeproof.datasets import Fixes
+    from edgeproof.cli._target import GraphSource
     from edgeproof.evaluation.result import Result
     from edgeproof.splits import Split
     from edgeproof.training import History, Preset
 
 
 @with_config_options
+@grouped
 def train(
     dataset: Annotated[
         str,
@@ -56,29 +55,31 @@ def train(
             autocompletion=complete(DATASETS),
         ),
     ],
-    model: Annotated[str, typer.Option(help=f"Name of the model: {names(MODELS)}.", autocompletion=complete(MODELS))],
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"Name of the model: {names(MODELS)}; or module:factory for your own model: a function in an installed "
+            "module or one in this folder, called as factory(in_channels, out_channels), that returns a torch.nn.Module.",
+            autocompletion=complete(MODELS),
+        ),
+    ],
+    splitting: SplitOptions,
+    fixing: FixOptions,
     out: Annotated[
         Path, typer.Option(help="File of the trained model; its result file has the same name with .json added.")
     ] = Path("model.safetensors"),
-    split: Annotated[
-        str,
-        typer.Option(
-            help="Setting of the split: inductive, transductive, or provided with the data.",
-            autocompletion=complete(SPLITS),
-        ),
-    ] = "inductive",
     all_nodes: Annotated[
         bool, typer.Option("--all-nodes", help="Use the whole graph instead of its largest connected component.")
     ] = False,
-    test_on_val: Annotated[
-        bool, typer.Option("--test-on-val", help="Provided splits without a test mask: test on the validation nodes.")
-    ] = False,
-    split_index: Annotated[int, typer.Option(help="Index of the provided split.")] = 0,
     protocol: Protocol = "strict",
     seed: Annotated[int, typer.Option(help="Seed of the split, the initial parameters and the training.")] = 0,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Setting of the model as name=value, such as hidden_channels=128; repeatable."),
+        typer.Option(
+            "--set",
+            help="Setting of the model, or argument of your own factory, as name=value, such as hidden_channels=128; "
+            "repeatable.",
+        ),
     ] = None,
     attack: Annotated[
         str | None,
@@ -119,10 +120,7 @@ def train(
             autocompletion=complete(PRESETS),
         ),
     ] = "default",
-    to_undirected: ToUndirected = False,
-    remove_self_loops: RemoveSelfLoops = False,
-    merge_duplicates: MergeDuplicates = False,
-    drop_weights: DropWeights = False,
+    force: Force = False,
     log_dir: LogDir = None,
     root: Root = None,
     device: Device = "auto",
@@ -139,29 +137,32 @@ def train(
     --local 0.5 --self-training[/]
     """
     # Check all arguments before the graph is loaded, because that may download it.
+    from edgeproof.cli._target import GraphSource, check_model_fits, model_files
     from edgeproof.datasets.registry import source_files
 
     torch_device = parse_device(device)
     paths = _Paths.of(out)
     check_dataset(dataset)
-    check_outputs(paths, source_files(dataset, root))
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    splitter = _splitter(split, seed, model, protocol, split_index, test_on_val)
+    source = GraphSource(dataset, fixing.fixes, masks=splitting.masks)
+    check_outputs(paths, [*source_files(dataset, root), *source.mask_files, *model_files(model)])
+    check_not_existing([paths.model, paths.result], force=force or paths.is_resumed)
+    check_protocol(protocol, splitting.setting("inductive"), splitting.sizes)
     given = {name: value for name, value in {**settings, "seed": seed}.items() if value is not None}
     chosen, chosen_attack = _choose_training(preset, given, attack, attack_setting or [], (epsilon, local, count))
-    model_settings = {**_paper_settings(preset, model), **parse_settings(setting)}
-    ep.models.build(model, 1, 2, model_settings)
+    spec = _ModelSpec(model, {**_paper_settings(preset, model), **parse_settings(setting)})
+    spec.check()
     label_spec = _choose_label_model(chosen, label_model, label_setting or [], self_training)
     log = None if log_dir is None else ep.training.TensorBoardLog(log_dir)
 
-    graph = ep.datasets.load(dataset, root, largest_component=not all_nodes, **asdict(fixes))
-    sizes = graph.num_features, ep.num_classes(graph)
-    network = ep.models.build(model, *sizes, model_settings, seed=seed).to(torch_device)
+    graph = source.load(root, largest_component=not all_nodes)
+    network = spec.build(graph, seed).to(torch_device)
     label_network: torch.nn.Module | bool | None = self_training
     if label_spec is not None:
-        label_network = ep.models.build(label_spec.name, *sizes, label_spec.settings, seed=seed).to(torch_device)
-    views = splitter(graph).to(torch_device)
-    with _keep_progress(network, paths), warnings.catch_warnings(), log or nullcontext():
+        label_network = label_spec.build(graph, seed).to(torch_device)
+    views = _split(graph, splitting, seed, model, protocol).to(torch_device)
+    check_model_fits(network, views.test.data)
+    save = partial(spec.save, network, graph)
+    with _keep_progress(network, paths, save), warnings.catch_warnings(), log or nullcontext():
         # Problems of the trained model are printed below and stored in the result; restarts (EP107) are printed at once.
         warnings.filterwarnings("ignore", "EP10[1-6]", ep.training.TrainingWarning)
         history = ep.train(
@@ -177,8 +178,9 @@ def train(
             progress=not quiet,
             observe=log,
         )
-    result = _result(network, views, history, dataset, fixes, seed, torch_device)
-    ep.save(network, paths.model)
+    result = _result(network, views, history, source, splitting.sizes, seed, torch_device)
+    result = replace(result, model={**result.model, **spec.describe()})
+    save(paths.model)
     result.write(paths.result)
     ep.training.remove_checkpoints(paths.checkpoint)
     _print(result)
@@ -203,29 +205,66 @@ class _Paths(NamedTuple):
         """Derive all paths from that of the model."""
         return cls(model, *(model.with_name(model.name + end) for end in (".json", ".checkpoint", ".last-good")))
 
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an interrupted run is resumed."""
+        from edgeproof.training.checkpoint import sibling_files
 
-class _LabelModel(NamedTuple):
-    """Model that predicts pseudo-labels."""
+        return self.checkpoint.exists() or bool(sibling_files(self.checkpoint))
+
+
+class _ModelSpec(NamedTuple):
+    """Model of the library, or of a user's factory.
+
+    Args:
+        name: Name, or ``module:factory``.
+        settings: Settings of the model, or further arguments of the factory.
+    """
 
     name: str
     settings: dict[str, Any]
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the model is the user's; names of files get a helpful error later."""
+        return ":" in self.name or self.name.endswith(".py")
 
-def _splitter(
-    split: str, seed: int, model: str, protocol: str, split_index: int, test_on_val: bool
-) -> Callable[[Data], Split]:
-    """Return the function that splits the graph; raise for options without effect on this split."""
-    check_name("split", split, SPLITS)
-    check_name("protocol", protocol, PROTOCOLS)
-    if protocol == "as_released" and split != "inductive":
-        raise ValueError(f"expected protocol as_released with inductive splits only, got {split}")
-    if split != "provided" and (test_on_val or split_index):
-        raise ValueError(f"expected --test-on-val and --split-index with --split provided only, got {split}")
-    if split == "inductive":
-        return lambda graph: ep.splits.by_protocol(graph, seed, model=model, protocol=protocol)
-    if split == "transductive":
-        return lambda graph: ep.splits.transductive(graph, seed)
-    return lambda graph: ep.splits.provided(graph, split_index, test_on_val=test_on_val)
+    def check(self) -> None:
+        """Raise if the model cannot be built; a user's factory is only imported."""
+        if self.is_own:
+            from edgeproof.models.factory import load_factory
+
+            load_factory(self.name)
+        else:
+            ep.models.build(self.name, 1, 2, self.settings)
+
+    def build(self, graph: Data, seed: int) -> torch.nn.Module:
+        """Return a new model for a graph."""
+        make = ep.models.build_own if self.is_own else ep.models.build
+        return make(self.name, graph.num_features, ep.num_classes(graph), self.settings, seed=seed)
+
+    def save(self, network: torch.nn.Module, graph: Data, path: Path) -> None:
+        """Write the trained model."""
+        if self.is_own:
+            ep.models.save_own(network, path, self.name, graph.num_features, ep.num_classes(graph), self.settings)
+        else:
+            ep.save(network, path)
+
+    def describe(self) -> dict[str, Any]:
+        """Return further entries of the model in a result file."""
+        return {"factory": self.name, "settings": self.settings} if self.is_own else {}
+
+
+def _split(graph: Data, options: SplitOptions, seed: int, model: str, protocol: str) -> Split:
+    from edgeproof.cli._target import make_split
+
+    if protocol == "as_released":
+        return ep.splits.by_protocol(graph, seed, model=model, protocol=protocol)
+    setting = options.setting("inductive")
+    split = make_split(graph, setting, options, seed)
+    if setting == "inductive":
+        split.check_unseen()
+    return split
 
 
 def _choose_training(
@@ -258,7 +297,7 @@ def _choose_training(
 
 def _choose_label_model(
     preset: Preset, name: str | None, settings: Sequence[str], self_training: bool | None
-) -> _LabelModel | None:
+) -> _ModelSpec | None:
     """Return the label model of the options; None for the default of the preset."""
     parsed: dict[str, Any] = parse_settings(settings)
     if parsed and name is None:
@@ -269,16 +308,15 @@ def _choose_label_model(
         return None
     if self_training is False:
         raise ValueError(f"expected no --label-model with --no-self-training, got {name}")
-    ep.models.build(name, 1, 2, parsed)
-    return _LabelModel(name, parsed)
+    label_spec = _ModelSpec(name, parsed)
+    label_spec.check()
+    return label_spec
 
 
 @contextmanager
-def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
+def _keep_progress(network: torch.nn.Module, paths: _Paths, save: Callable[[Path], None]) -> Iterator[None]:
     """Save the last finite parameters if training diverges; print how to resume after an interrupt."""
     import torch
-
-    from edgeproof.training.checkpoint import sibling_files
 
     initial = {name: value.clone() for name, value in network.state_dict().items()}
     try:
@@ -286,11 +324,11 @@ def _keep_progress(network: torch.nn.Module, paths: _Paths) -> Iterator[None]:
     except FloatingPointError:
         # Without a change, no epoch has finished and there is nothing to save.
         if any(not torch.equal(initial[name], value) for name, value in network.state_dict().items()):
-            ep.save(network, paths.last_good)
+            save(paths.last_good)
             print_line(f"saved the restored parameters to {paths.last_good}")
         raise
     except KeyboardInterrupt:
-        if paths.checkpoint.exists() or sibling_files(paths.checkpoint):
+        if paths.is_resumed:
             raise KeyboardInterrupt(f"interrupted; the same command resumes from {paths.checkpoint}") from None
         raise
 
@@ -299,19 +337,19 @@ def _result(
     network: torch.nn.Module,
     split: Split,
     history: History,
-    dataset: str,
-    fixes: Fixes,
+    source: GraphSource,
+    sizes: dict[str, float],
     seed: int,
     device: torch.device,
 ) -> Result:
     from edgeproof.evaluation import clean_scores
-    from edgeproof.evaluation.result import Result, describe_environment, describe_file, describe_model, describe_split
+    from edgeproof.evaluation.result import Result, describe_environment, describe_model, describe_split
 
     label_warning = None if history.pseudo_labels is None else history.pseudo_labels.warning
     return Result(
         command=command_line(),
-        dataset=dataset,
-        split={**describe_split(split), **describe_file(dataset, fixes)},
+        dataset=source.name,
+        split={**describe_split(split), **source.describe(), **({"sizes": sizes} if sizes else {})},
         model={**describe_model(network), **ep.report.describe_filter(network, split.test.data)},
         training=history.summary(),
         seed=seed,

@@ -146,7 +146,8 @@ def _read_adjacency(arrays: dict[str, Array], prefix: str) -> tuple[int, Tensor,
         raise ValueError(f"expected a square adjacency matrix, got {adjacency.shape}")
     row = np.repeat(np.arange(num_nodes), np.diff(adjacency.indptr))
     weights = None if values is None or bool((values == 1).all()) else torch.from_numpy(values.astype(np.float64))
-    return num_nodes, torch.from_numpy(np.stack([row, adjacency.indices]).astype(np.int64)), weights
+    edges = np.stack([row, adjacency.indices]).astype(np.int64, copy=False)
+    return num_nodes, torch.from_numpy(edges), weights
 
 
 def _read_edge_list(arrays: dict[str, Array]) -> tuple[int, Tensor, None]:

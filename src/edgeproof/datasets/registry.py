@@ -207,9 +207,10 @@ def keep_largest_component(data: Data) -> Data:
     id."""
     row, col = data.edge_index.cpu().numpy()
     shape = (data.x.size(0), data.x.size(0))
-    _, component = connected_components(sp.csr_matrix((np.ones_like(row), (row, col)), shape=shape), directed=False)
+    adjacency = sp.csr_matrix((np.ones(row.size, dtype=np.int8), (row, col)), shape=shape)
+    _, component = connected_components(adjacency, directed=False)
     present = torch.from_numpy(component == np.bincount(component).argmax())
-    return take_nodes(data, present.to(data.edge_index.device))
+    return data if bool(present.all()) else take_nodes(data, present.to(data.edge_index.device))
 
 
 def _folders(root: str | Path | None) -> Iterator[Path]:

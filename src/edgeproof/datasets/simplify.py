@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._checks import check_bool, check_data
+from edgeproof._tensors import sort_keys
 from edgeproof._warnings import EdgeproofWarning, warn
 
 
@@ -90,12 +91,14 @@ def count_problems(data: Data) -> EdgeCounts:
     EdgeCounts(one_way=1, self_loops=1, duplicates=1, weighted=0)
     """
     key, is_loop = _keys(data)
-    unique = key[~is_loop].unique()
+    num_loops = int(is_loop.sum())
+    simple = key[~is_loop] if num_loops else key
+    unique = _sorted_unique(simple)
     return EdgeCounts(
-        one_way=int((~torch.isin(_reverse(unique, data.x.size(0)), unique)).sum()),
-        self_loops=int(is_loop.sum()),
-        duplicates=int((~is_loop).sum()) - unique.numel(),
-        weighted=int((_weights(data) != 1).sum()),
+        one_way=unique.numel() - _num_common(unique, sort_keys(_reverse(unique, data.x.size(0)))),
+        self_loops=num_loops,
+        duplicates=simple.numel() - unique.numel(),
+        weighted=0 if data.get("edge_weight") is None else int((_weights(data) != 1).sum()),
     )
 
 
@@ -127,10 +130,11 @@ def simplify(data: Data, fixes: Fixes, name: str = "the graph") -> tuple[Data, E
         )
     n = data.x.size(0)
     key, is_loop = _keys(data)
-    key = key[~is_loop & (_weights(data) != 0)].unique()
-    key = torch.cat([key, _reverse(key, n)]).unique()
     simple = copy(data)
-    simple.edge_index = torch.stack([key // n, key % n])
+    if counts or not bool((key[1:] > key[:-1]).all()):
+        key = key[~is_loop & (_weights(data) != 0)] if counts else key
+        key = _sorted_unique(torch.cat([key, _reverse(key, n)]))
+        simple.edge_index = torch.stack([key // n, key % n])
     if "edge_weight" in simple:
         del simple.edge_weight
     return simple, counts
@@ -159,6 +163,21 @@ def _keys(data: Data) -> tuple[Tensor, Tensor]:
 
 def _reverse(key: Tensor, num_nodes: int) -> Tensor:
     return key % num_nodes * num_nodes + key // num_nodes
+
+
+def _sorted_unique(key: Tensor) -> Tensor:
+    """Return the distinct keys in order."""
+    key = sort_keys(key)
+    is_new = key[1:] != key[:-1]
+    return key if bool(is_new.all()) else torch.cat([key[:1], key[1:][is_new]])
+
+
+def _num_common(first: Tensor, second: Tensor) -> int:
+    """Return the number of common entries of two sorted lists without duplicates."""
+    if torch.equal(first, second):
+        return first.numel()
+    position = torch.searchsorted(first, second).clamp(max=first.numel() - 1)
+    return int((first[position] == second).sum())
 
 
 def _weights(data: Data) -> Tensor:

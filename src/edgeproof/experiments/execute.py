@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from torch_geometric.data import Data
 
 from edgeproof import models, splits
-from edgeproof._names import look_up
 from edgeproof.experiments.graphs import is_local, load_graph
 from edgeproof.experiments.spec import ModelSpec, SplitSpec, resolve
 from edgeproof.experiments.sweep import Run
 from edgeproof.graph import num_classes
 from edgeproof.models import io as model_io
-from edgeproof.serialization import read_tensors, write_tensors
+from edgeproof.models.factory import Factory, build_own, load_factory
 from edgeproof.splits import Split
 from edgeproof.training import History, pseudo_labels, train
-
-Factory = Callable[..., nn.Module]
 
 
 def make_split(run: Run, data: Data) -> Split:
@@ -62,22 +56,6 @@ def check_runs(runs: Iterable[Run]) -> None:
                 raise ValueError(f"invalid {run.split.kind} split of {run.dataset.label}: {error}") from error
 
 
-def load_factory(name: str) -> Factory:
-    """Import the function given as ``module:factory``, from the current folder or an installed module."""
-    module_name, _, factory_name = name.partition(":")
-    # As `python -m` does: the current folder comes first.
-    sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ImportError(f"cannot import {module_name!r} of {name!r}: {error}") from error
-    finally:
-        sys.path.remove("")
-    functions = {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("_")}
-    factory: Factory = look_up(f"function of {module_name}", factory_name, functions)
-    return factory
-
-
 def build_model(
     spec: ModelSpec, in_channels: int, out_channels: int, seed: int | None = None, factory: Factory | None = None
 ) -> nn.Module:
@@ -93,17 +71,7 @@ def build_model(
     settings = dict(spec.settings)
     if not spec.is_factory:
         return models.build(spec.name, in_channels, out_channels, settings, seed=seed)
-    make = load_factory(spec.name) if factory is None else factory
-    with torch.random.fork_rng(devices=[], enabled=seed is not None):
-        if seed is not None:
-            torch.manual_seed(seed)
-        try:
-            model = make(in_channels, out_channels, **settings)
-        except Exception as error:
-            raise ValueError(f"{spec.label} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected {spec.name} to return a torch.nn.Module, got {type(model).__name__}")
-    return model
+    return build_own(spec.name, in_channels, out_channels, settings, seed=seed, factory=factory)
 
 
 def train_run(
@@ -144,9 +112,7 @@ def model_to_bytes(model: nn.Module, spec: ModelSpec, in_channels: int, out_chan
         if not spec.is_factory:
             model_io.save(model, path)
         else:
-            tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-            header = {"factory": spec.name, "settings": dict(spec.settings), "sizes": [in_channels, out_channels]}
-            write_tensors(path, tensors, header)
+            model_io.save_own(model, path, spec.name, in_channels, out_channels, dict(spec.settings))
         return path.read_bytes()
 
 
@@ -157,11 +123,4 @@ def model_from_bytes(content: bytes, spec: ModelSpec, factory: Factory | None = 
         path.write_bytes(content)
         if not spec.is_factory:
             return model_io.load(path)
-        header, tensors = read_tensors(path)
-    try:
-        in_channels, out_channels = header["sizes"]
-        model = build_model(spec, in_channels, out_channels, 0, factory)
-        model.load_state_dict(tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"the stored parameters do not fit {spec.label}: {error}") from error
-    return model.eval()
+        return model_io.load_own(path, spec.name, factory)

@@ -22,13 +22,14 @@ from edgeproof.analysis import Coefficients
 from edgeproof.certificates import CountsPart
 from edgeproof.evaluation.result import describe_environment
 from edgeproof.experiments.analyses import DiffusionMatrix, LearnedFilter
-from edgeproof.experiments.execute import Factory, make_split, model_from_bytes, model_to_bytes, train_run
+from edgeproof.experiments.execute import make_split, model_from_bytes, model_to_bytes, train_run
 from edgeproof.experiments.graphs import graph_fingerprint, load_graph
 from edgeproof.experiments.measurements import CertifiedAccuracy
 from edgeproof.experiments.spec import resolve
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.sweep import Job, Run, Task
 from edgeproof.graph import num_classes
+from edgeproof.models.factory import Factory
 from edgeproof.splits import Split
 from edgeproof.training import CheckpointError, Epoch, TensorBoardLog, remove_checkpoints
 

@@ -5,10 +5,12 @@ from edgeproof.models.adapters import EdgeWeighted
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel, WithObjective, graph_of, predict
 from edgeproof.models.chebnet2 import ChebNetII
+from edgeproof.models.factory import build_own
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.grand import GRAND
+from edgeproof.models.io import load_own, save_own
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
@@ -32,9 +34,12 @@ __all__ = [
     "adapt",
     "available",
     "build",
+    "build_own",
     "graph_of",
     "is_listed",
+    "load_own",
     "predict",
+    "save_own",
     "soft_median",
     "tier_of",
 ]

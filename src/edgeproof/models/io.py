@@ -1,14 +1,21 @@
-"""Save and load models of the library, as safetensors files with the settings in the header. Nothing is unpickled."""
+"""Save and load models as safetensors files with the settings in the header. Nothing is unpickled.
+
+:func:`load` restores a model of the library from its file alone. Files of users' own models hold the parameters and the name of
+the factory, which is never imported because a file names it: :func:`load_own` takes the name from its caller.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgeproof._version import __version__
 from edgeproof.models.base import GraphModel
+from edgeproof.models.factory import Factory, build_own
 from edgeproof.models.registry import build, is_listed
 from edgeproof.serialization import read_tensors, write_tensors
 
@@ -27,7 +34,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     if not isinstance(model, GraphModel) or not is_listed(model):
         raise TypeError(
             f"expected a model of edgeproof.models, got {type(model).__qualname__} of {type(model).__module__}: use "
-            "safetensors.torch.save_model for your own models"
+            "safetensors.torch.save_model or edgeproof.models.save_own for your own models"
         )
     header = {
         "format": _FORMAT,
@@ -46,7 +53,13 @@ def load(path: str | Path) -> GraphModel:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is damaged, has another format, or was written by a newer version of the library.
     """
-    header, tensors = read_tensors(path)
+    header, tensors = _read(path)
+    if "factory" in header:
+        name = header["factory"]
+        raise ValueError(
+            f"{path} has the parameters of a model of your own, which {name} builds: pass --factory {name}, or use "
+            "edgeproof.models.load_own"
+        )
     if not isinstance(header.get("format"), int) or "model" not in header:
         raise ValueError(f"expected a file written by edgeproof.save, got {path} without a model")
     if header["format"] > _FORMAT:
@@ -70,6 +83,75 @@ def load(path: str | Path) -> GraphModel:
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} does not contain a valid model: {error}") from error
     return model.eval()
+
+
+def save_own(
+    model: nn.Module,
+    path: str | Path,
+    factory: str,
+    in_channels: int,
+    out_channels: int,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the parameters of a user's own model, and how to build it. The file is written atomically.
+
+    Args:
+        model: The model.
+        path: File to write.
+        factory: ``module:factory``; see :func:`edgeproof.models.build_own`.
+        in_channels: Number of features per node.
+        out_channels: Number of classes.
+        settings: Further arguments of the factory.
+    """
+    header = {"factory": factory, "settings": dict(settings or {}), "sizes": [in_channels, out_channels]}
+    # Parameters may share memory, which the format does not allow.
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in model.state_dict().items()}
+    write_tensors(path, tensors, header)
+
+
+def load_own(path: str | Path, name: str, factory: Factory | None = None) -> nn.Module:
+    """Read a model written by :func:`save_own`, in evaluation mode and on the CPU.
+
+    Args:
+        path: The file.
+        name: ``module:factory``, which must be the one in the file.
+        factory: The factory that ``name`` names; imported by default.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is damaged or of another model, or its parameters do not fit the model that the factory builds.
+    """
+    header, tensors = _read(path)
+    if header.get("factory") != name:
+        found = header.get("factory") or f"edgeproof.models.{header.get('model', 'none')}"
+        raise ValueError(f"expected parameters of {name}, got those of {found} in {path}")
+    try:
+        in_channels, out_channels = header["sizes"]
+        model = build_own(name, in_channels, out_channels, header["settings"], seed=0, factory=factory)
+        model.load_state_dict(tensors)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"the parameters in {path} do not fit the model of {name}: {error}") from error
+    return model.eval()
+
+
+def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a file; pickles, which ``torch.save`` writes, get their own error."""
+    try:
+        return read_tensors(path)
+    except ValueError as error:
+        with Path(path).open("rb") as file:
+            start = file.read(4)
+        if Path(path).suffix == ".py":
+            raise ValueError(
+                f"expected a model file, got {path}: write {Path(path).stem}:build, with its function"
+            ) from error
+        if start == b"PK\x03\x04" or start[:1] == b"\x80":
+            raise ValueError(
+                f"{path} is a pickle, as torch.save writes, and is never read: in my_module.py, write a function build() that "
+                f"returns the model with load_state_dict(torch.load({str(path)!r}, weights_only=True)), and pass "
+                "my_module:build"
+            ) from error
+        raise
 
 
 def _check_shapes(tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

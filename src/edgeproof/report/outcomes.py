@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._checks import Nodes, node_ids
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.attacks.base import AttackResult
 from edgeproof.graph import UNKNOWN, degree
 from edgeproof.serialization import read_tensors, write_tensors
@@ -19,7 +20,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
+class Outcomes(TabularResult):
     """Margins of the target nodes under every attack and budget.
 
     Args:
@@ -88,6 +89,36 @@ class Outcomes:
             keys=tuple(results),
             margins=torch.stack([attack.margins for attack in attacks]).float().cpu(),
             flips=torch.stack(flips).int().cpu(),
+        )
+
+    def __repr__(self) -> str:
+        return f"Outcomes({self.nodes.numel()} nodes, {len(self.keys)} attacks)"
+
+    def summary(self) -> Record:
+        """Return the nodes with their degrees, labels and margins in the clean graph."""
+        names = ("nodes", "degree", "labels", "clean_margins")
+        values = {name: getattr(self, name) for name in names}
+        return {name: None if value is None else value.tolist() for name, value in values.items()}
+
+    def _records(self) -> list[Record]:
+        return [
+            {"attack": attack, "epsilon": epsilon, "node": node, "margin": margin, "flips": flips}
+            for (attack, epsilon), margins, row in zip(
+                self.keys, self.margins.tolist(), self.flips.tolist(), strict=True
+            )
+            for node, margin, flips in zip(self.nodes.tolist(), margins, row, strict=True)
+        ]
+
+    def _layout(self) -> Layout:
+        correct = self.clean_margins > 0
+        lines = [("clean", "0", f"{int((~correct).sum()):,}", "")]
+        for (attack, epsilon), margins, flips in zip(self.keys, self.margins, self.flips, strict=True):
+            misclassified = int((margins <= 0).sum())
+            lines.append((attack, f"{epsilon:g}", f"{misclassified:,}", f"{int((flips > 0).sum()):,}"))
+        return Layout(
+            title=f"outcomes at {self.nodes.numel():,} nodes",
+            header=("attack", "epsilon", "misclassified", "with flips"),
+            lines=lines,
         )
 
     def save(self, path: str | Path) -> None:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from edgeproof._checks import Nodes, check_data, node_ids
+from edgeproof._tables import Layout, Record, TabularResult
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation import Evaluation, Explanation, Fragility
 from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
@@ -174,7 +175,7 @@ class FragilityCounts:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(TabularResult):
     """One trained model with all its measurements.
 
     Args:
@@ -286,6 +287,41 @@ class Run:
             baselines={} if evaluation is None else evaluation.baselines,
             commands=(command,) if command else (),
             environment=describe_environment(data.x.device),
+        )
+
+    def summary(self) -> Record:
+        """Return name, dataset, model, split, training and clean accuracy."""
+        names = ("name", "dataset", "seed", "clean")
+        mappings = ("model", "split", "training", "baselines", "environment")
+        return {
+            **{name: getattr(self, name) for name in names},
+            **{name: dict(getattr(self, name)) for name in mappings},
+            "warnings": list(self.warnings),
+            "commands": list(self.commands),
+        }
+
+    def _records(self) -> list[Record]:
+        return [
+            {"local": table.local, "count": table.count, "constraints": table.constraints, **row._asdict()}
+            for table in self.attacks
+            for row in table.rows
+        ]
+
+    def _layout(self) -> Layout:
+        lines = [("clean", "0", "", "" if self.clean is None else f"{self.clean:.1%}")]
+        lines += [(name, "0", "", f"{accuracy:.1%}") for name, accuracy in self.baselines.items()]
+        lines += [
+            (row.attack, f"{row.epsilon:g}", "" if table.local is None else str(table.local), f"{row.accuracy:.1%}")
+            for table in self.attacks
+            for row in table.rows
+        ]
+        certificate = self.certificate
+        certified = [] if certificate is None else [f"certified without flips: {certificate.fractions[0, 0]:.1%}"]
+        return Layout(
+            title=f"{self.name}, {self.dataset}",
+            header=("attack", "epsilon", "local", "accuracy"),
+            lines=lines,
+            notes=[*certified, *(f"warning: {warning}" for warning in self.warnings)],
         )
 
     def merge(self, other: Run) -> Run:

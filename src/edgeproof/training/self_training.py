@@ -210,7 +210,7 @@ def check_unlabeled(split: Split) -> None:
     """Raise unless the split has unlabelled training nodes."""
     if not split.train.unlabeled.numel():
         raise ValueError(
-            f"expected unlabelled training nodes for self-training, got none in {split}; train with self_training=False "
+            f"expected unlabelled training nodes for self-training, got none in {split!r}; train with self_training=False "
             "(--no-self-training)"
         )
 

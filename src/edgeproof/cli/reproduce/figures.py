@@ -12,8 +12,8 @@ import typer
 
 from edgeproof._catalog import FIGURES as FIGURE_NAMES
 from edgeproof._catalog import PROTOCOLS
-from edgeproof._files import check_outputs, check_writable, write_text
-from edgeproof.cli._options import DEFAULT_STORE, Protocol, StoreOption, check_name, check_store, complete
+from edgeproof._files import check_not_existing, check_outputs, check_writable, write_text
+from edgeproof.cli._options import DEFAULT_STORE, Force, Protocol, StoreOption, check_name, check_store, complete
 from edgeproof.cli._printing import command_line
 from edgeproof.cli.reproduce._common import (
     FIGURE_FORMATS,
@@ -47,6 +47,7 @@ def figures(
     protocol: Protocol = "strict",
     fast: Fast = False,
     store: StoreOption = DEFAULT_STORE,
+    force: Force = False,
 ) -> None:
     """Draw figures from stored results; run nothing.
 
@@ -63,17 +64,27 @@ def figures(
     check_store(store)
     results = Store(store)
     if page is not None:
-        _write_page(page, results, protocol, fast=fast)
+        _write_page(page, results, protocol, fast=fast, force=force)
         print(f"wrote {page}")
         return
     entries = find(names or ["figures"], protocol)
     tables = [entry.label for entry in entries if not isinstance(entry, PaperFigure)]
     if tables:
         raise ValueError(f"expected figures, got {tables[0]}: use edgeproof reproduce show {tables[0]}")
-    check_writable(out / "figure.png")
-    for entry in entries:
-        if isinstance(entry, PaperFigure):
-            draw(entry, results, out, image or FIGURE_FORMATS, fast=fast, stream=sys.stdout)
+    drawn = [entry for entry in entries if isinstance(entry, PaperFigure)]
+    check_figure_files(drawn, out, image or FIGURE_FORMATS, fast=fast, force=force)
+    for figure in drawn:
+        draw(figure, results, out, image or FIGURE_FORMATS, fast=fast, stream=sys.stdout)
+
+
+def check_figure_files(
+    figures: Sequence[PaperFigure], folder: Path, formats: Sequence[str], *, fast: bool, force: bool
+) -> None:
+    """Raise if the files of the figures cannot be written, or exist without ``force``."""
+    if figures:
+        check_writable(folder / "figure.png")
+    files = [folder / f"{figure.stem(fast=fast)}.{form}" for figure in figures for form in formats]
+    check_not_existing(files, force=force)
 
 
 def draw(
@@ -89,12 +100,13 @@ def draw(
         print(f"  missing: {line}", file=stream)
 
 
-def _write_page(path: Path, store: Store, protocol: str, *, fast: bool) -> None:
+def _write_page(path: Path, store: Store, protocol: str, *, fast: bool, force: bool) -> None:
     from edgeproof.experiments.runner import run_without_models
     from edgeproof.paper import FIGURES, missing
     from edgeproof.paper.figures import figures_page, write_drawing
 
     check_outputs([path], store.files())
+    check_not_existing([path], force=force)
     run_without_models(missing(FIGURES, store, fast=fast), store, command_line())
     folder = path.with_suffix("")
     drawings = [(figure, replace(figure, protocol=protocol).draw(store, fast=fast)) for figure in FIGURES]

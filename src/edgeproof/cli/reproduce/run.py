@@ -14,6 +14,7 @@ from edgeproof._files import check_writable
 from edgeproof.cli._engines import Address, Cpus, EngineDevice, EngineName, EngineOptions, Gpus, Jobs, Threads
 from edgeproof.cli._options import (
     DEFAULT_STORE,
+    Force,
     Format,
     LogDir,
     Protocol,
@@ -37,7 +38,7 @@ from edgeproof.cli.reproduce._common import (
     print_tables,
     select,
 )
-from edgeproof.cli.reproduce.figures import draw
+from edgeproof.cli.reproduce.figures import check_figure_files, draw
 
 if TYPE_CHECKING:
     from edgeproof.experiments import Engine, Job, JobFailedError, Store
@@ -67,6 +68,7 @@ def run(
     device: EngineDevice = "cpu",
     threads: Threads = None,
     log_dir: LogDir = None,
+    force: Force = False,
 ) -> None:
     """Run the missing experiments of tables and figures, and show them.
 
@@ -102,8 +104,7 @@ def run(
 
         print_table(job_table(todo, results, *options.estimated_on(), fast=fast))
         return
-    if figures:
-        check_writable(out / "figure.png")
+    check_figure_files(figures, out, image or FIGURE_FORMATS, fast=fast, force=force)
     failure = None
     if todo:
         check_writable(results.root / "result.json")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeproof._catalog import TABLES
-from edgeproof._files import check_outputs, write_text
-from edgeproof.cli._options import DEFAULT_STORE, Format, StoreOption, check_store, complete
+from edgeproof._files import check_not_existing, check_outputs, write_text
+from edgeproof.cli._options import DEFAULT_STORE, Force, Format, StoreOption, check_store, complete
 from edgeproof.cli.reproduce._common import (
     DatasetFilter,
     Fast,
@@ -45,6 +45,7 @@ def show(
     training: TrainingFilter = None,
     seed: SeedFilter = None,
     store: StoreOption = DEFAULT_STORE,
+    force: Force = False,
 ) -> None:
     """Print tables of stored results beside the paper's; run nothing.
 
@@ -63,19 +64,20 @@ def show(
     tables = find_tables(names or ["all"])
     check_store(store)
     if page is not None:
-        _write_page(page, Store(store), fast=fast)
+        _write_page(page, Store(store), fast=fast, force=force)
         print(f"wrote {page}")
         return
     selection.check(tables, fast=fast)
     print_tables(tables, Store(store), selection, fast=fast, output_format=output_format)
 
 
-def _write_page(path: Path, store: Store, *, fast: bool) -> None:
+def _write_page(path: Path, store: Store, *, fast: bool, force: bool) -> None:
     from edgeproof.paper import STAND_INS, compare
     from edgeproof.paper import TABLES as PAPER_TABLES
     from edgeproof.paper.render import page, several_models
 
     check_outputs([path], store.files())
+    check_not_existing([path], force=force)
     comparisons = [compare(table, store, fast=fast) for table in (*PAPER_TABLES, *STAND_INS)]
     files = page(comparisons, several_models(store, fast=fast), path.stem)
     outputs = {path if name.endswith(".md") else path.with_name(name): text for name, text in files.items()}

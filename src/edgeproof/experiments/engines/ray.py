@@ -15,7 +15,6 @@ from typing import Any
 
 from edgeproof._warnings import warn
 from edgeproof.experiments.engines.base import EngineWarning, Graph, Report, raise_if_failed, unusable_graphs
-from edgeproof.experiments.execute import Factory, load_factory
 from edgeproof.experiments.graphs import load_graph
 from edgeproof.experiments.measurements import CertifiedAccuracy
 from edgeproof.experiments.plan import remaining
@@ -31,6 +30,7 @@ from edgeproof.experiments.worker import (
     stored_model,
     train_model,
 )
+from edgeproof.models.factory import Factory, load_factory
 
 # Maximum number of retries of a task whose worker or node dies.
 _RETRIES = 3

@@ -119,6 +119,10 @@ class PaperFigure:
         """Return all measurements that the figure needs."""
         return [measurement for needed in self.content.inputs for measurement in self._measurements(needed, fast)]
 
+    def stem(self, *, fast: bool) -> str:
+        """Return the stem of the file names of the drawing."""
+        return self.nickname + ("" if self.protocol == "strict" else f"-{self.protocol}") + ("-fast" if fast else "")
+
     def draw(self, store: Store, *, fast: bool = False) -> Drawing:
         """Draw the figure from the results in a store."""
         by_seed: dict[FigureInput, dict[int, dict[str, Any]]] = {}
@@ -142,7 +146,7 @@ class PaperFigure:
         listed = tuple(
             f"{row.dataset} {row.model}, {training_of(row)}: {', '.join(kinds)}" for row, kinds in missing.items()
         )
-        stem = self.nickname + ("" if self.protocol == "strict" else f"-{self.protocol}") + ("-fast" if fast else "")
+        stem = self.stem(fast=fast)
         if not available:
             return Drawing(None, available, total, listed, note, stem)
         figure = self.content.draw(FigureData(data))
