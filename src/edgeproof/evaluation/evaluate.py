@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import Nodes
+from edgeproof._checks import Nodes, check_seed
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -94,6 +94,7 @@ def evaluate(
     True
     """
     epsilons = _check_epsilons(epsilons)
+    seed = check_seed(seed)
     target = make_target(model, data, nodes, labels, backend)
     budgets = Budget.from_epsilons(data, target.nodes, epsilons, local=local, count=count, constraints=constraints)
     steps = _plan(attacks, effort, target, budgets, with_surrogate=surrogate is not None)
