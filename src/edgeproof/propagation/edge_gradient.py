@@ -23,7 +23,6 @@ from edgeproof._features import for_model
 from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.autograd_path import (
-    IGNORES_EDGES,
     AutogradPath,
     EncodeDiffuse,
     batching_is_exact,
@@ -200,8 +199,10 @@ class EdgeGradientEngine:
                 f"gradients: {problem}{conversion_problem}"
             )
         # A verified model has a non-zero edge gradient, so it depends on the edges.
-        if path != "propagate" and not is_verified(self.model) and self.autograd.ignores_edges():
-            raise ValueError(f"{type(model).__name__} {IGNORES_EDGES}")
+        if path != "propagate" and not is_verified(self.model):
+            problem = self.autograd.edge_problem()
+            if problem is not None:
+                raise ValueError(f"{type(model).__name__} {problem}")
 
     def __repr__(self) -> str:
         loss = getattr(self.loss, "__name__", repr(self.loss))
