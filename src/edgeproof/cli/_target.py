@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,8 +29,11 @@ from edgeproof.evaluation.result import (
     describe_model,
     describe_split,
 )
+from edgeproof.experiments.execute import load_factory
 from edgeproof.report import describe_filter
 from edgeproof.splits import Split
+
+_FIXES = [field.name for field in fields(Fixes)]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,32 @@ def check_target(
     trained = Result.read(result_file) if path.exists() and result_file.exists() else None
     if dataset is None and trained is None:
         raise ValueError(f"expected --dataset, because there is no result file {result_file}")
+    if dataset is None and trained is not None:
+        try:
+            _check_split(trained)
+        except ValueError as error:
+            raise ValueError(
+                f"{result_file} is not a result file of edgeproof train: {error}. Pass --dataset, or train the model again"
+            ) from error
     return trained
+
+
+def _check_split(trained: Result) -> None:
+    """Raise unless a result file describes a split that can be reconstructed."""
+    split = trained.split
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "setting": str,
+        "rule": str,
+        "seed": (int, type(None)),
+        "fingerprint": str,
+        **({"file": str, "fixes": list} if "file" in split else {}),
+    }
+    for name, kind in kinds.items():
+        if not isinstance(split.get(name, ...), kind):
+            raise ValueError(f"expected the {name} of a split, got {split.get(name, 'none')!r}")
+    unknown = [name for name in split.get("fixes", ()) if name not in _FIXES]
+    if unknown:
+        raise ValueError(f"expected changes of edges among {', '.join(_FIXES)}, got {unknown[0]!r}")
 
 
 def load_target(
@@ -146,6 +172,7 @@ def _check_fingerprint(network: nn.Module, model: str, trained: Result) -> None:
 def _num_seen(trained: Result, split: Split, root: Path | None) -> int | None:
     """Return the number of test nodes in the model's training or validation graph; None if its split is not available."""
     try:
+        _check_split(trained)
         training_split = _training_split(trained, root, _training_graph(trained))
     except (ValueError, OSError):
         return None
@@ -172,8 +199,9 @@ def _moved_split(trained: Result | None, root: Path | None, graph: GraphSource) 
     if trained is None or "file" not in trained.split or not is_graph_file(graph.name):
         return None
     try:
+        _check_split(trained)
         return _training_split(trained, root, graph)
-    except (KeyError, ValueError):
+    except ValueError:
         return None
 
 
@@ -282,20 +310,10 @@ def _model_files(model: str) -> list[Path]:
 def _load_model(model: str) -> nn.Module:
     if Path(model).exists():
         return ep.load(model)
-    module_name, _, factory_name = model.partition(":")
-    # Like `python -m`: search the current folder first.
-    sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ImportError(f"cannot import {module_name!r} of {model!r}: {error}") from error
-    finally:
-        sys.path.remove("")
-    functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
-    factory = look_up(f"function of {module_name}", factory_name, functions)
+    factory = load_factory(model)
     try:
         network = factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{model} failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected {model} to return a torch.nn.Module, got {type(network).__name__}")

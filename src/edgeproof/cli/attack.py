@@ -35,7 +35,11 @@ from edgeproof.cli._options import (
 from edgeproof.cli._printing import print_table, print_warning
 
 if TYPE_CHECKING:
-    from edgeproof.attacks import AttackResult
+    from collections.abc import Iterator, Sequence
+
+    from edgeproof import Budget
+    from edgeproof.attacks import Attack, AttackResult
+    from edgeproof.cli._target import EvalTarget
 
 
 def attack(
@@ -88,21 +92,26 @@ def attack(
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
     fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    read = [] if allowed is None else [allowed]
     trained = check_target(model, dataset, split, epsilon, fixes)
-    check_target_outputs((out, ep.report.nodes_file(out), *graphs), model, dataset, trained, root)
+    check_target_outputs((out, ep.report.nodes_file(out), *graphs), model, dataset, trained, root, read)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count, constraints=constraints)
     problems = tuple(with_code(code, message) for code, message in budget_problems(budgets, epsilon))
-    with warnings.catch_warnings():
-        # Printed below and stored in the result.
-        warnings.simplefilter("ignore", EdgeproofWarning)
-        attacked = built(target.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
-    results = dict(zip(epsilon, attacked, strict=True))
-    for path, result in zip(graphs, attacked, strict=False):
+    results: dict[float, AttackResult] = {}
+    interrupted = False
+    try:
+        for value, result in zip(epsilon, _attack_each(built, target, budgets, seed, not quiet), strict=True):
+            results[value] = result
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True
+    for path, result in zip(graphs, results.values(), strict=False):
         ep.datasets.write_npz(result.data, path)
-    name, clean_accuracy = type(built).__name__, attacked[0].clean_accuracy
+    name, clean_accuracy = type(built).__name__, next(iter(results.values())).clean_accuracy
     written = result_of(
         target,
         seed,
@@ -134,7 +143,26 @@ def attack(
     _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}")
     for problem in problems:
         print_warning(problem)
+    if interrupted:
+        finished = ", ".join(f"{value:g}" for value in results)
+        raise KeyboardInterrupt(f"interrupted; the results of epsilon {finished} are in {out}")
     print(f"result: {out}" + "".join(f"   graph: {path}" for path in graphs))
+
+
+def _attack_each(
+    attack: Attack, target: EvalTarget, budgets: Sequence[Budget], seed: int, progress: bool
+) -> Iterator[AttackResult]:
+    """Yield the result at each budget as soon as it is known."""
+    from edgeproof._progress import progress_bar
+    from edgeproof.attacks.base import make_target
+
+    view, name = target.split.test, type(attack).__name__
+    with warnings.catch_warnings():
+        # The caller prints and stores them.
+        warnings.simplefilter("ignore", EdgeproofWarning)
+        attacked = make_target(target.model, view.data, view.nodes, None, None)
+        with progress_bar(name, sum(map(attack.num_steps, budgets)), show=progress) as advance:
+            yield from attack.each_on_target(attacked, budgets, seed=seed, advance=advance)
 
 
 def _print(results: dict[float, AttackResult], title: str) -> None:

@@ -118,8 +118,9 @@ def evaluate(
     check_files(out, graphs)
     checkpoint = out.with_name(out.name + ".checkpoint")
     fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
+    read = [] if allowed is None else [allowed]
     trained = check_target(model, dataset, split, epsilon, fixes)
-    check_target_outputs((out, ep.report.nodes_file(out), checkpoint, *graphs), model, dataset, trained, root)
+    check_target_outputs((out, ep.report.nodes_file(out), checkpoint, *graphs), model, dataset, trained, root, read)
     target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)

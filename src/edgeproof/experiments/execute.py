@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -63,19 +64,36 @@ def check_runs(runs: Iterable[Run]) -> None:
 
 
 def load_factory(name: str) -> Factory:
-    """Import the function given as ``module:factory``, from the current folder or an installed module."""
+    """Import the function given as ``module:factory``, from the current folder or an installed module.
+
+    Raises:
+        ImportError: If the module cannot be imported; the message has the file and line of the error.
+        ValueError: If the name is not of this form, or the module has no such function.
+    """
     module_name, _, factory_name = name.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")) or not factory_name.isidentifier():
+        raise ValueError(f"expected module:factory, such as my_models:build, got {name!r}")
     # As `python -m` does: the current folder comes first.
     sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ImportError(f"cannot import {module_name!r} of {name!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # A user's module may raise anything.
+        raise ImportError(f"cannot import {module_name!r} of {name!r}: {_describe(error)}") from error
     finally:
         sys.path.remove("")
     functions = {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("_")}
     factory: Factory = look_up(f"function of {module_name}", factory_name, functions)
     return factory
+
+
+def _describe(error: BaseException) -> str:
+    """Return type, message and place of an error in a user's module."""
+    if isinstance(error, (ImportError, SyntaxError)):
+        # Their messages have the name of the module, or file and line.
+        return f"{type(error).__name__}: {error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
 
 
 def build_model(
