@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from full_disk import small_files_only
 from fuzz.files import KINDS
 from safetensors.torch import save_file
 from torch_geometric.data import Data
@@ -187,19 +186,6 @@ def test_full_disk_keeps_the_previous_file_and_names_it(name: str, tmp_path: Pat
         write(8)
     assert path.read_bytes() == before
     assert sorted(tmp_path.rglob("*")) == files
-
-
-@contextmanager
-def small_files_only(size: int) -> Iterator[None]:
-    """Let writes beyond a size fail, as on a full disk."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_header_is_json(tmp_path: Path) -> None:

@@ -52,9 +52,10 @@ def check_int(minimum: int = 1, maximum: int | None = None, /, **values: object)
             raise ValueError(f"expected {name} to be an integer {limits}, got {value!r}")
 
 
-def check_seed(seed: object, name: str = "seed") -> None:
-    """Raise unless ``seed`` is an integer from 0 to ``MAX_SEED``."""
+def check_seed(seed: object, name: str = "seed") -> int:
+    """Return ``seed`` as an ``int``; raise unless it is an integer, of Python or NumPy, from 0 to ``MAX_SEED``."""
     check_int(0, MAX_SEED, **{name: seed})
+    return int(seed)  # type: ignore[call-overload, no-any-return]
 
 
 def check_positive(**values: object) -> None:

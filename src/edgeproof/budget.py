@@ -26,6 +26,8 @@ from edgeproof.graph import degree
 
 # Bound on node ids in flips without a local budget, where the number of nodes is unknown.
 _MAX_NODES = 1 << 62
+# Largest budgets: more than the pairs of any graph, and sums of two fit in int64.
+_MAX_FLIPS = 1 << 62
 
 NO_FLIPS = (
     "the budget allows no flip, so the accuracy is the clean accuracy, not a measure of robustness. Use a larger epsilon "
@@ -65,7 +67,7 @@ class Budget:
         return f"budget of {self.total:,} flips{local}{constraints}"
 
     def __post_init__(self) -> None:
-        check_int(0, total=self.total)
+        check_int(0, _MAX_FLIPS, total=self.total)
         object.__setattr__(self, "total", int(self.total))
         if self.constraints is not None and not isinstance(self.constraints, Constraints):
             raise TypeError(f"expected edgeproof.Constraints, got {type(self.constraints).__name__}")
@@ -116,6 +118,10 @@ class Budget:
         check_data(data, labels=False)
         num_edges = look_up("count", count, _COUNTS)(data, node_ids(nodes, data))
         check_epsilon(epsilon)
+        if epsilon * num_edges > _MAX_FLIPS:
+            raise ValueError(
+                f"expected an epsilon that allows at most {_MAX_FLIPS} flips, got {epsilon:g} of {num_edges:g} edges"
+            )
         return cls(round(epsilon * num_edges), _local(data, local), constraints).on(data)
 
     @classmethod
@@ -290,4 +296,9 @@ def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
             raise ValueError(f"expected one local budget per node, shape [{data.x.size(0)}], got {list(local.shape)}")
         return local.to(data.x.device)
     check_factor(local)
-    return (degree(data).double() * local).floor().long()
+    budgets = degree(data).double() * local
+    if bool((budgets > _MAX_FLIPS).any()):
+        raise ValueError(
+            f"expected local budgets of at most {_MAX_FLIPS} flips, got {float(budgets.max()):g} from {local:g}"
+        )
+    return budgets.floor().long()

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._catalog import PROTOCOLS as PROTOCOLS
-from edgeproof._checks import check_data, check_int, check_nodes
+from edgeproof._checks import check_data, check_int, check_nodes, check_seed
 from edgeproof._features import take_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tables import Layout, Record, TabularResult
@@ -276,6 +276,7 @@ def _draw(
     """Sample training, validation and test nodes class by class, and shuffle each list at the end."""
     check_data(data)
     check_int(1, train_per_class=train_per_class, val_per_class=val_per_class)
+    seed = check_seed(seed)
     num_draws = look_up("rule", rule, RULES)
     # The released code uses NumPy's legacy generator, whose stream never changes.
     random = np.random.RandomState(seed)

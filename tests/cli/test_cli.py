@@ -150,7 +150,7 @@ def test_split_options(run: Run, arguments: tuple[str, ...], message: str | None
         ((*TRAIN, "--set", "dropout=abc"), "0 <= dropout < 1, got 'abc'"),
         ((*TRAIN, "--set", "init=5"), "unknown init 5"),
         ((*TRAIN, "--set", "K"), "expected a setting as name=value"),
-        ((*TRAIN, "--set", "K=0"), "expected K to be an integer >= 1, got 0"),
+        ((*TRAIN, "--set", "K=0"), "expected K to be an integer from 1 to 10000, got 0"),
         ((*TRAIN, "--lr", "-1"), "expected lr to be a finite number >= 0"),
         ((*TRAIN, "--loss", "hinge"), "unknown loss 'hinge'"),
         ((*TRAIN, "--device", "gpu"), "expected a device of this machine, such as 'cpu', got 'gpu'"),

@@ -66,6 +66,28 @@ def test_derived_names_of_outputs_are_checked(run: Run, model: Path, command: st
     assert contents() == before
 
 
+@pytest.mark.parametrize("command", ["attack", "evaluate"])
+def test_lists_of_allowed_pairs_are_not_overwritten(run: Run, model: Path, command: str) -> None:
+    Path("pairs").write_text("0 1\n2 3\n")
+    Path("pairs.nodes").symlink_to("pairs")
+    before = contents()
+    for allowed, out in (("pairs", "pairs"), ("pairs.nodes", "pairs"), ("pairs", "./pairs.nodes")):
+        code, _, err = run(command, "--model", str(model), *TESTS[command], "--allowed", allowed, "--out", out, "-q")
+        assert code == 1
+        assert f"expected an output file other than {Path(out)}, which this command reads" in err
+        assert contents() == before
+
+
+def test_reports_write_to_no_input(run: Run, model: Path) -> None:
+    Path("report.html").symlink_to("model.safetensors.json")
+    before = contents()
+    for out in ("model.safetensors.json", "model.safetensors", "report.html", "folder/model.safetensors"):
+        code, _, err = run("report", str(model), "--out", out)
+        assert code == 1
+        assert f"expected an output file other than {out}, which this command reads" in err
+        assert contents() == before
+
+
 def test_train_and_pages_reject_outputs_that_are_inputs(run: Run, model: Path, tmp_path: Path) -> None:
     Path("store").mkdir()
     Path("store/csbm-attack.jsonl").touch()

@@ -178,7 +178,11 @@ def interrupt_with_message() -> None:
 @pytest.mark.parametrize(
     ("function", "code", "message"),
     [
-        ("fail_with_key_error", 1, "error: KeyError('missing')"),
+        (
+            "fail_with_key_error",
+            1,
+            "error: KeyError: 'missing' (in {file}, line {line}); EDGEPROOF_DEBUG=1 shows the traceback",
+        ),
         ("interrupt", 130, "interrupted"),
         ("interrupt_with_message", 130, "interrupted; run it again"),
     ],
@@ -194,7 +198,8 @@ def test_errors_and_interrupts_are_one_line(
     with pytest.raises(SystemExit) as stop:
         ep.cli.main()  # type: ignore[attr-defined]
     assert stop.value.code == code
-    assert capsys.readouterr().err == f"{message}\n"
+    line = fail_with_key_error.__code__.co_firstlineno + 1
+    assert capsys.readouterr().err == message.format(file=__file__, line=line) + "\n"
 
 
 def test_installed_command() -> None:

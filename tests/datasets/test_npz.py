@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +174,50 @@ def test_flipped_bit_raises(graph: Data, tmp_path: Path) -> None:
     path = tmp_path / "graph.npz"
     write_npz(graph, path)
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0x10
+    with zipfile.ZipFile(path) as archive:
+        features = archive.getinfo("attr_matrix.npy")
+    content[features.header_offset + 60 + features.compress_size // 2] ^= 0x10
     path.write_bytes(bytes(content))
     with pytest.raises(ValueError, match="damaged"):
+        read_npz(path)
+
+
+def test_edited_archive_does_not_match_its_digest(graph: Data, tmp_path: Path) -> None:
+    """The checksums of a zip archive are those of single arrays; the digest is that of all."""
+    path = tmp_path / "graph.npz"
+    write_npz(graph, path)
+    arrays = dict(np.load(path))
+    for change in ({"labels": arrays["labels"][::-1]}, {"train_masks": np.ones((1, 7), dtype=bool)}):
+        np.savez(path, **{**arrays, **change})  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="is damaged: its content does not match its digest"):
+            read_npz(path)
+    del arrays["sha256"]
+    np.savez(path, **{**arrays, **change})  # type: ignore[arg-type]
+    assert bool(read_npz(path).train_mask.all())
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_are_rejected(compression: int, graph: Data, tmp_path: Path) -> None:
+    """Their decoders allocate dictionaries of a declared size."""
+    path, other = tmp_path / "graph.npz", tmp_path / "other.npz"
+    write_npz(graph, path)
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(other, "w", compression) as copied:
+        for name in archive.namelist():
+            copied.writestr(name, archive.read(name))
+    with pytest.raises(ValueError, match=r"other.npz is rejected: expected adj_indptr stored or deflated"):
+        read_npz(other)
+
+
+def test_encrypted_entries_are_rejected(graph: Data, tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    write_npz(graph, path)
+    content = bytearray(path.read_bytes())
+    # Bit 0 of the flags in each entry's local and central header.
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = content.find(signature)
+        while start >= 0:
+            content[start + offset] |= 1
+            start = content.find(signature, start + 4)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"graph.npz is damaged: could not read .* is encrypted"):
         read_npz(path)

@@ -239,7 +239,7 @@ def test_archive_larger_than_memory_is_rejected_before_it_is_read(tmp_path: Path
     path = archive(tmp_path / "graph.npz", **SMALL, attr_matrix=np.zeros((2, 10_000_000), dtype=np.float32))
     assert path.stat().st_size < 200_000
     known = [*SMALL, "attr_matrix"]
-    with pytest.raises(ValueError, match=r"is rejected: expected the arrays to fit into 0\.0 GB .* got 0\.1 GB"):
+    with pytest.raises(ValueError, match=r"is rejected: expected its content to fit into 0\.0 GB .* got 0\.1 GB"):
         read_arrays(path, known, available=1e6)
     assert read_arrays(path, known, available=1e9)["attr_matrix"].shape == (2, 10_000_000)
 

@@ -289,6 +289,25 @@ def test_tasks_that_fit_no_node_are_reported(cluster: Any, store: Store) -> None
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["silent", "web"])
+def test_other_servers_are_no_clusters(answer: bytes, store: Store) -> None:
+    """Ray itself would try to connect for 20 seconds or more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectionError, match=f"expected a Ray cluster at 127.0.0.1:{port}, got another server"):
+            RayEngine(f"127.0.0.1:{port}").run(small_jobs()[:1], store, "a test", ignore)
+        thread.join()
+
+
 def test_unreachable_cluster_is_reported_at_once(scheme: str, store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -205,8 +205,8 @@ def test_defaults_are_those_for_citeseer() -> None:
 
 
 INVALID_SETTINGS = {
-    "K": (0, "K to be an integer >= 1, got 0"),
-    "samples": (1.5, "samples to be an integer >= 1, got 1.5"),
+    "K": (0, "K to be an integer from 1 to 10000, got 0"),
+    "samples": (1.5, "samples to be an integer from 1 to 10000, got 1.5"),
     "dropnode": (1.0, "0 <= dropnode < 1, got 1.0"),
     "input_dropout": (-0.1, "0 <= input_dropout < 1, got -0.1"),
     "temperature": (0.0, "0 < temperature <= 1, got 0.0"),

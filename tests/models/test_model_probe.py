@@ -184,6 +184,29 @@ def test_graph_cached_before_the_check_is_detected(model: nn.Module, data: Data)
             EdgeGradientEngine(copy.deepcopy(model), data, nodes, path=path)
 
 
+@pytest.mark.parametrize(
+    "features",
+    [torch.ones(982, 21), torch.full((982, 21), 1e-40)],
+    ids=["constant", "tiny"],
+)
+def test_uninformative_features_are_named(features: Tensor, data: Data) -> None:
+    """Attention over equal neighbours is a mean of equal values, with or without an edge."""
+    other, model, nodes = copy.copy(data), pyg.models.GAT(21, 8, 2, 2), torch.arange(20)
+    other.x = features
+    expected = (
+        "gives the same logits without some of the edges, because of the features: they are 0, equal at all nodes"
+    )
+    (problem,) = ep.evaluation.check_model(model, other).problems
+    assert expected in problem
+    if float(features.max()) == 1:
+        with pytest.raises(ValueError, match=expected):
+            EdgeGradientEngine(model, other, nodes)
+    # A model that keeps a graph is still found on such features.
+    model = CachesGraph()
+    model(data.x, data.edge_index)
+    assert "it reuses the graph of an earlier call" in ep.evaluation.check_model(model, other).problems[0]
+
+
 def test_engine_detects_model_that_fills_its_cache(data: Data) -> None:
     with pytest.raises(ValueError, match="mixes features between nodes"):
         EdgeGradientEngine(CachesGraph(), data, torch.arange(20))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data
+from edgeproof._checks import check_data, check_seed
 from edgeproof._names import unknown_name
 from edgeproof._plotting import COLOURS, LINES, MARKERS, empty_figure, integer_ticks, write_figure, zero_line
 from edgeproof._tables import Layout, Record, TabularResult
@@ -170,6 +170,7 @@ def compare(
     PageRank   A + I    0.100           0.153      0.449
     """
     check_data(data, labels=False)
+    seed = check_seed(seed)
     if not models:
         raise ValueError("expected at least one model to compare, got an empty mapping")
     results = results or {}

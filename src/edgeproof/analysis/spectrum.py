@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_int
+from edgeproof._checks import check_data, check_int, check_seed
 from edgeproof._names import unknown_name
 from edgeproof._plotting import COLOURS, empty_figure, write_figure, zero_line
 from edgeproof._tables import Layout, Record, TabularResult, records
@@ -171,6 +171,7 @@ def spectrum(
     (tensor([0., 1., 1., 2.], dtype=torch.float64), tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64))
     """
     check_data(data, labels=False)
+    seed = check_seed(seed)
     check_int(1, max_exact=max_exact, points=points, num_moments=num_moments, num_vectors=num_vectors)
     if laplacian not in ("model", "plain"):
         raise unknown_name("laplacian", laplacian, ["model", "plain"])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import Nodes, check_data, check_not_caching, describe, node_ids
+from edgeproof._checks import Nodes, check_data, check_not_caching, check_seed, describe, node_ids
 from edgeproof._features import for_model
 from edgeproof._progress import Advance, duration, progress_bar
 from edgeproof._tables import Layout, Record, TabularResult, records
@@ -507,6 +507,7 @@ class Attack(ABC):
             seed: Random seed.
             advance: Function called with the number of finished steps, over all budgets.
         """
+        seed = check_seed(seed)
         budgets = [_checked_budget(budget, target) for budget in budgets]
         with torch.inference_mode(False):
             _check_logits(target)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import Nodes, check_data, check_int, check_positive, describe, is_number, node_ids
+from edgeproof._checks import Nodes, check_data, check_int, check_positive, check_seed, describe, is_number, node_ids
 from edgeproof._files import check_writable
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -29,7 +29,6 @@ ABSTAIN = -1
 # Number of nodes whose logits are part of the fingerprint of a model.
 _FINGERPRINT_NODES = 16
 # Seeds are hashed as signed 64-bit integers.
-_MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -395,7 +394,7 @@ def _clean_logits(model: nn.Module, data: Data, nodes: Tensor) -> Tensor:
 
 def _check_settings(samples: int, choosing_samples: int, seed: int, memory: float | None) -> None:
     check_int(1, samples=samples, choosing_samples=choosing_samples)
-    check_int(0, _MAX_SEED, seed=seed)
+    check_seed(seed)
     if memory is not None:
         check_positive(memory=memory)
 

@@ -67,12 +67,25 @@ def run_demo(out: Path, settings: DemoSettings, *, progress: bool) -> None:
     data = ep.datasets.load("csbm")
     split = ep.splits.inductive(data, seed=0, train_per_class=200, val_per_class=100, test_share=0.2)
     console.print(f"Heterophilous cSBM: {data.num_nodes} nodes, {num_edges(data)} edges, {data.num_features} features")
-    tested = {}
-    for name in _MODELS:
-        for adversarial in (False, True):
-            label = f"{name}, adversarial" if adversarial else f"{name}, regular"
-            console.print(f"{label}: training, {len(settings.attacks)} attacks, certificate", style="dim")
-            tested[label] = _test(name, split, settings, adversarial=adversarial, progress=progress)
+    tested: dict[str, _TestedModel] = {}
+    try:
+        for name in _MODELS:
+            for adversarial in (False, True):
+                label = f"{name}, adversarial" if adversarial else f"{name}, regular"
+                console.print(f"{label}: training, {len(settings.attacks)} attacks, certificate", style="dim")
+                tested[label] = _test(name, split, settings, adversarial=adversarial, progress=progress)
+    except KeyboardInterrupt:
+        if not tested:
+            raise
+        _show(tested, split, out, console)
+        raise KeyboardInterrupt(f"interrupted; the report {out} has {', '.join(tested)}") from None
+    _show(tested, split, out, console)
+    print(f"Report: {out} (open it in a browser)")
+    print("Next: edgeproof train --dataset cora_ml --model GPRGNN --out model.safetensors")
+
+
+def _show(tested: dict[str, _TestedModel], split: Split, out: Path, console: Console) -> None:
+    """Print the accuracies of the tested models and write the report."""
     print_table(_table(tested))
     for label, result in tested.items():
         if isinstance(result.model, ep.models.GPRGNN):
@@ -94,9 +107,7 @@ def run_demo(out: Path, settings: DemoSettings, *, progress: bool) -> None:
         )
         for label, result in tested.items()
     ]
-    ep.report.write(runs, out, title="edgeproof demo: four models under attack")
-    print(f"Report: {out} (open it in a browser)")
-    print("Next: edgeproof train --dataset cora_ml --model GPRGNN --out model.safetensors")
+    ep.report.write(runs, out, title=f"edgeproof demo: {len(runs)} models under attack")
 
 
 def _test(name: str, split: Split, settings: DemoSettings, *, adversarial: bool, progress: bool) -> _TestedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import sys
 import warnings
@@ -26,20 +27,41 @@ def print_table(table: Table) -> None:
     from rich.console import Console
     from rich.measure import Measurement
 
-    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
-    unlimited = Console(width=10 * _WIDTH)
+    console = Console(emoji=False) if sys.stdout.isatty() else Console(width=_WIDTH, emoji=False)
+    unlimited = Console(width=10 * _WIDTH, emoji=False)
     for column in table.columns:
         sizes = [unlimited.measure(cell) for cell in (column.header, *column.cells)]
         column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
     width = Measurement.get(unlimited, unlimited.options, table).minimum
     if console.width < width:
-        console = Console(width=width)
+        console = Console(width=width, emoji=False)
     console.print(table)
 
 
 def print_line(message: str) -> None:
-    """Print one line to standard error, unchanged and without wrapping."""
-    print(message, file=sys.stderr, flush=True)
+    """Print one line to standard error, without wrapping."""
+    print(one_line(message), file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """Replace line breaks by spaces, and escape other control characters, which terminals would execute.
+
+    >>> print(one_line("first\\n  second \\x1b[31m"))
+    first second \\x1b[31m
+    """
+    joined = (
+        " ".join(part for line in text.splitlines() if (part := line.strip())) if len(text.splitlines()) > 1 else text
+    )
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in joined
+    )
+
+
+def replace_unprintable() -> None:
+    """Let standard output and error escape characters that their encoding cannot represent, such as those of file names."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_error(message: str) -> None:
@@ -56,8 +78,8 @@ def _print_labelled(label: str, color: str, message: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    console = Console(stderr=True, highlight=False)
-    console.print(f"[bold {color}]{label}:[/] {escape(message)}", soft_wrap=True)
+    console = Console(stderr=True, highlight=False, emoji=False)
+    console.print(f"[bold {color}]{label}:[/] {escape(one_line(message))}", soft_wrap=True)
 
 
 def print_warnings_in_one_line() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +33,8 @@ from edgeproof.evaluation.result import (
 from edgeproof.models.factory import build_trained, is_factory_name
 from edgeproof.report import describe_filter
 from edgeproof.splits import Split
+
+_FIXES = [field.name for field in fields(Fixes)]
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,32 @@ def check_target(options: TargetOptions, epsilons: Sequence[float] = ()) -> Resu
     trained = Result.read(result_file) if path.exists() and result_file.exists() else None
     if options.dataset is None and trained is None:
         raise ValueError(f"expected --dataset, because there is no result file {result_file}")
+    if options.dataset is None and trained is not None:
+        try:
+            _check_split(trained)
+        except ValueError as error:
+            raise ValueError(
+                f"{result_file} is not a result file of edgeproof train: {error}. Pass --dataset, or train the model again"
+            ) from error
     return trained
+
+
+def _check_split(trained: Result) -> None:
+    """Raise unless a result file describes a split that can be reconstructed."""
+    split = trained.split
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "setting": str,
+        "rule": str,
+        "seed": (int, type(None)),
+        "fingerprint": str,
+        **({"file": str, "fixes": list} if "file" in split else {}),
+    }
+    for name, kind in kinds.items():
+        if not isinstance(split.get(name, ...), kind):
+            raise ValueError(f"expected the {name} of a split, got {split.get(name, 'none')!r}")
+    unknown = [name for name in split.get("fixes", ()) if name not in _FIXES]
+    if unknown:
+        raise ValueError(f"expected changes of edges among {', '.join(_FIXES)}, got {unknown[0]!r}")
 
 
 def load_target(options: TargetOptions, trained: Result | None, device: torch.device) -> EvalTarget:
@@ -175,6 +202,7 @@ def _check_fingerprint(network: nn.Module, model: str, trained: Result) -> None:
 def _num_seen(trained: Result, split: Split, root: Path | None) -> int | None:
     """Return the number of test nodes in the model's training or validation graph; None if its split is not available."""
     try:
+        _check_split(trained)
         training_split = _training_split(trained, root, _training_graph(trained))
     except (ValueError, OSError):
         return None
@@ -202,8 +230,9 @@ def _moved_split(trained: Result | None, root: Path | None, graph: GraphSource) 
     if trained is None or "file" not in trained.split or not is_graph_file(graph.name):
         return None
     try:
+        _check_split(trained)
         return _training_split(trained, root, graph)
-    except (KeyError, ValueError):
+    except ValueError:
         return None
 
 

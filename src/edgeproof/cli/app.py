@@ -1,18 +1,14 @@
-"""The ``edgeproof`` command: its subcommands, and how errors are printed."""
+"""The ``edgeproof`` command and its subcommands."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
 from typing import Annotated
 
 import typer
 
 from edgeproof._version import __version__
 from edgeproof.cli._lazy import LazyCommand, lazy_app
-from edgeproof.cli._printing import print_error, print_warnings_in_one_line
+from edgeproof.cli._printing import print_warnings_in_one_line, replace_unprintable
 
 SUMMARY = "Measure and improve the robustness of graph neural networks to edge perturbations."
 
@@ -30,9 +26,6 @@ COMMANDS = {
     "datasets": LazyCommand("edgeproof.cli.datasets:app", "List the datasets, or describe a graph."),
     "info": LazyCommand("edgeproof.cli.info:info", "Show versions, devices and usable kernels."),
 }
-
-# Errors with a message for users; all others are bugs, or errors in the user's own model.
-_USER_ERRORS = (ValueError, TypeError, OSError, ImportError, ArithmeticError, RuntimeError)
 
 app = lazy_app("edgeproof", SUMMARY, COMMANDS, epilog="Start with: edgeproof demo")
 
@@ -52,19 +45,8 @@ def root(
     """Measure and improve the robustness of graph neural networks to edge perturbations."""
 
 
-def main() -> None:
-    """Run the command line; an error is printed as one line on standard error.
-
-    Set the environment variable ``EDGEPROOF_DEBUG`` to see tracebacks.
-    """
-    if threading.current_thread() is threading.main_thread():
-        # Shells start background processes with SIGINT ignored, and Python then installs no handler.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def run_app() -> None:
+    """Run the command line; errors and interrupts are raised."""
+    replace_unprintable()
     print_warnings_in_one_line()
-    try:
-        app()
-    except Exception as error:
-        if os.environ.get("EDGEPROOF_DEBUG"):
-            raise
-        print_error(str(error) if isinstance(error, _USER_ERRORS) and str(error) else repr(error))
-        sys.exit(1)
+    app()

@@ -27,7 +27,11 @@ from edgeproof.cli._options import (
 from edgeproof.cli._printing import print_table, print_warning
 
 if TYPE_CHECKING:
-    from edgeproof.attacks import AttackResult
+    from collections.abc import Iterator, Sequence
+
+    from edgeproof import Budget
+    from edgeproof.attacks import Attack, AttackResult
+    from edgeproof.cli._target import EvalTarget
 
 
 @grouped
@@ -73,26 +77,31 @@ def attack(
     graphs = _graph_files(graph, epsilon)
     check_files(out, graphs)
     trained = check_target(target_options, epsilon)
-    check_target_outputs((out, ep.report.nodes_file(out), *graphs), target_options, trained, force=force)
+    read = [] if allowed is None else [allowed]
+    check_target_outputs((out, ep.report.nodes_file(out), *graphs), target_options, trained, read, force=force)
     target = load_target(target_options, trained, torch_device)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)
     budgets = ep.Budget.from_epsilons(view.data, view.nodes, epsilon, local=local, count=count, constraints=constraints)
     problems = tuple(with_code(code, message) for code, message in budget_problems(budgets, epsilon))
-    with warnings.catch_warnings():
-        # Printed below and stored in the result.
-        warnings.simplefilter("ignore", EdgeproofWarning)
-        attacked = built(target.model, view.data, view.nodes, budgets, seed=seed, progress=not quiet)
-    results = dict(zip(epsilon, attacked, strict=True))
-    for path, result in zip(graphs, attacked, strict=False):
+    results: dict[float, AttackResult] = {}
+    interrupted = False
+    try:
+        for value, result in zip(epsilon, _attack_each(built, target, budgets, seed, not quiet), strict=True):
+            results[value] = result
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True
+    for path, result in zip(graphs, results.values(), strict=False):
         ep.datasets.write_npz(result.data, path)
-    name, clean_accuracy = type(built).__name__, attacked[0].clean_accuracy
+    name, first = type(built).__name__, next(iter(results.values()))
     written = result_of(
         target,
         seed,
         torch_device,
         scores=(
-            Score("test", "clean", 0.0, clean_accuracy),
+            Score("test", "clean", 0.0, first.clean_accuracy),
             *(Score("test", name, value, result.accuracy) for value, result in results.items()),
         ),
         threat={
@@ -101,7 +110,7 @@ def attack(
             **({} if constraints is None else {"constraints": constraints.description}),
             "budgets": {str(value): result.budget.total for value, result in results.items()},
             "attacks": {name: repr(built)},
-            "tier": attacked[0].tier,
+            "tier": first.tier,
             "rows": [
                 AttackScore(
                     name, value, result.budget.total, result.flips.size(1), result.accuracy, result.seconds["total"]
@@ -116,11 +125,30 @@ def attack(
     )
     outcomes.save(ep.report.nodes_file(out))
     written.write(out)
-    tier = attacked[0].tier
-    _print(results, f"{name} on {written.model['name']}, {target.dataset}: clean {clean_accuracy:.1%}, tier {tier}")
+    subject = f"{name} on {written.model['name']}, {target.dataset}"
+    _print(results, f"{subject}: clean {first.clean_accuracy:.1%}, tier {first.tier}")
     for problem in problems:
         print_warning(problem)
+    if interrupted:
+        finished = ", ".join(f"{value:g}" for value in results)
+        raise KeyboardInterrupt(f"interrupted; the results of epsilon {finished} are in {out}")
     print(f"result: {out}" + "".join(f"   graph: {path}" for path in graphs))
+
+
+def _attack_each(
+    attack: Attack, target: EvalTarget, budgets: Sequence[Budget], seed: int, progress: bool
+) -> Iterator[AttackResult]:
+    """Yield the result at each budget as soon as it is known."""
+    from edgeproof._progress import progress_bar
+    from edgeproof.attacks.base import make_target
+
+    view, name = target.split.test, type(attack).__name__
+    with warnings.catch_warnings():
+        # The caller prints and stores them.
+        warnings.simplefilter("ignore", EdgeproofWarning)
+        attacked = make_target(target.model, view.data, view.nodes, None, None)
+        with progress_bar(name, sum(map(attack.num_steps, budgets)), show=progress) as advance:
+            yield from attack.each_on_target(attacked, budgets, seed=seed, advance=advance)
 
 
 def _print(results: dict[float, AttackResult], title: str) -> None:

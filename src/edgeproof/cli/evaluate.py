@@ -111,6 +111,7 @@ def evaluate(
         (out, ep.report.nodes_file(out), *graphs),
         target_options,
         trained,
+        [] if allowed is None else [allowed],
         force=force,
         progress=checkpoint,
         resumed=checkpoint.exists(),

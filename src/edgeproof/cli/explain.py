@@ -8,26 +8,13 @@ from typing import Annotated
 import typer
 
 import edgeproof as ep
-from edgeproof.cli._options import (
-    AdditionsOnly,
-    AllowedFile,
-    Dataset,
-    DeletionsOnly,
-    Device,
-    DropWeights,
-    MergeDuplicates,
-    Model,
-    RemoveSelfLoops,
-    Root,
-    SplitName,
-    SplitSeed,
-    ToUndirected,
-    parse_device,
-)
+from edgeproof.cli._groups import TargetOptions, grouped
+from edgeproof.cli._options import AdditionsOnly, AllowedFile, DeletionsOnly, Force, parse_device
 
 
+@grouped
 def explain(
-    model: Model,
+    target_options: TargetOptions,
     node: Annotated[int, typer.Option(help="Id of the node in the dataset.")],
     max_flips: Annotated[int, typer.Option(help="Largest number of flips.")] = 5,
     direct: Annotated[bool, typer.Option("--direct", help="Only flip pairs with the node itself.")] = False,
@@ -37,18 +24,10 @@ def explain(
     local: Annotated[
         float | None, typer.Option(help="Largest number of flips at each node, as a fraction of its degree.")
     ] = None,
-    dataset: Dataset = None,
-    split: SplitName = None,
-    split_seed: SplitSeed = None,
     out: Annotated[
         Path | None, typer.Option(help="Result file (.json), which edgeproof report shows with drawings.")
     ] = None,
-    to_undirected: ToUndirected = False,
-    remove_self_loops: RemoveSelfLoops = False,
-    merge_duplicates: MergeDuplicates = False,
-    drop_weights: DropWeights = False,
-    root: Root = None,
-    device: Device = "auto",
+    force: Force = False,
 ) -> None:
     """Search for the smallest change of edges that changes the prediction for a node, and show what each neighbor contributes.
 
@@ -62,14 +41,13 @@ def explain(
     from edgeproof.cli._constraints import local_ids, make_constraints, parse_flip_kind, read_pairs
     from edgeproof.cli._target import check_target, check_target_outputs, load_target, result_of
 
-    torch_device = parse_device(device)
+    torch_device = parse_device(target_options.device)
     check_int(0, node=node)
     kind, pairs = parse_flip_kind(additions_only, deletions_only), read_pairs(allowed)
-    fixes = ep.datasets.Fixes(to_undirected, remove_self_loops, merge_duplicates, drop_weights)
-    trained = check_target(model, dataset, split, [], fixes)
-    outputs = [] if out is None else [out]
-    check_target_outputs(outputs, model, dataset, trained, root, [] if allowed is None else [allowed])
-    target = load_target(model, dataset, split, split_seed, trained, root, torch_device, fixes)
+    trained = check_target(target_options, [])
+    read = [] if allowed is None else [allowed]
+    check_target_outputs([] if out is None else [out], target_options, trained, read, force=force)
+    target = load_target(target_options, trained, torch_device)
     view = target.split.test
     constraints = make_constraints(kind, pairs, view)
     explanation = ep.evaluation.explain(

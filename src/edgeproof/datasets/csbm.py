@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_seed
 from edgeproof._names import look_up
 
 Array = np.ndarray[Any, Any]
@@ -64,6 +65,7 @@ def csbm(
     if not (sigma > 0 and math.isfinite(sigma) and math.isfinite(K)):
         raise ValueError(f"expected a finite sigma > 0 and a finite K, got sigma={sigma}, K={K}")
 
+    check_seed(seed)
     random = np.random.default_rng(seed)
     y = random.integers(0, 2, num_nodes)
     mean = K * sigma / (2 * math.sqrt(num_features))

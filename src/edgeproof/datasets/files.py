@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeproof._catalog import GRAPH_FILES
+from edgeproof._memory import check_fits
 from edgeproof.datasets.convert import of_networkx
 from edgeproof.datasets.matrix_market import companions, read_matrix_market
 from edgeproof.datasets.npz import read_unchecked
@@ -14,6 +15,10 @@ from edgeproof.datasets.tabular import SUFFIXES, read_tables, table_files
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+
+# Memory of a parsed GraphML file, as a multiple of its size.
+_GRAPHML_MEMORY = 10.0
 
 
 def read_file(path: Path) -> Data:
@@ -56,6 +61,7 @@ def read_graphml(path: Path) -> Data:
 
     import networkx as nx
 
+    check_fits(_GRAPHML_MEMORY * path.stat().st_size, f"the graph in {path}")
     try:
         graph = nx.read_graphml(path)
     except (ParseError, nx.NetworkXException, ValueError, KeyError, UnicodeDecodeError) as error:

@@ -3,7 +3,7 @@
 Keys of our format: ``adj_indptr``, ``adj_indices``, ``adj_shape`` (adjacency matrix in CSR format, both directions of edges);
 features as ``attr_matrix`` (dense) or ``attr_data``, ``attr_indices``, ``attr_indptr``, ``attr_shape`` (CSR format);
 ``labels``; for graphs with splits, ``train_masks``, ``val_masks``, ``test_masks`` of shape ``[splits, nodes]``; and, as text,
-``node_names``, ``class_names`` and ``attr_names``.
+``node_names``, ``class_names``, ``attr_names`` and ``sha256``, a digest of all other arrays.
 
 Two other formats can be read. That of gust, which PyG downloads for Amazon, Coauthor and CitationFull, has the same keys and
 ``adj_data``. That of PyG's ``HeterophilousGraphDataset`` has ``edges`` of shape ``[edges, 2]``, ``node_features``,
@@ -12,6 +12,8 @@ Two other formats can be read. That of gust, which PyG downloads for Amazon, Coa
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,14 @@ from edgeproof.datasets.archive import read_arrays
 _MASKS = {"train_mask": "train_masks", "val_mask": "val_masks", "test_mask": "test_masks"}
 # Attributes of text, one entry per node, class or feature.
 _NAMES = {"node_names": "node_names", "class_names": "class_names", "feature_names": "attr_names"}
+# Hash of all other arrays, in archives of write_npz.
+_DIGEST = "sha256"
 _KEYS = {
     *(f"adj_{part}" for part in ("data", "indptr", "indices", "shape")),
     *(f"attr_{part}" for part in ("matrix", "data", "indices", "indptr", "shape")),
     *("labels", "club", "edges", "node_features", "node_labels"),
     *_MASKS.values(),
+    _DIGEST,
 }
 # In gust's archives these are often pickled; they are read only if they are text.
 _DESCRIPTIONS = {*_NAMES.values(), "metadata", "idx_to_node", "idx_to_attr", "idx_to_class"}
@@ -75,6 +80,9 @@ def read_npz(path: str | Path) -> Data:
 def read_unchecked(path: Path) -> Data:
     """Read a graph archive whose edges may be directed, weighted, repeated or self-loops; see :func:`read_npz`."""
     arrays = read_arrays(path, _KEYS, _DESCRIPTIONS)
+    digest = arrays.pop(_DIGEST, None)
+    if digest is not None and digest.tolist() != _digest(arrays):
+        raise ValueError(f"{path} is damaged: its content does not match its digest")
     try:
         return _to_data(arrays)
     except (KeyError, ValueError, TypeError, IndexError, MemoryError, RuntimeError) as error:
@@ -132,8 +140,18 @@ def write_npz(data: Data, path: str | Path) -> None:
     for name, key in _NAMES.items():
         if name in data:
             arrays[key] = np.array(list(data[name]), dtype=np.str_)
+    arrays[_DIGEST] = np.array(_digest(arrays))
     with replacing(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _digest(arrays: Mapping[str, Array]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {list(array.shape)}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _read_adjacency(arrays: dict[str, Array], prefix: str) -> tuple[int, Tensor, Tensor | None]:

@@ -223,4 +223,9 @@ def _folders(root: str | Path | None) -> Iterator[Path]:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeproof"
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        # A user without a home, as in some containers.
+        folder = Path(tempfile.gettempdir())
+    return folder / "edgeproof"

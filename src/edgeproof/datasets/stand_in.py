@@ -9,6 +9,8 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, to_undirected
 
+from edgeproof._checks import check_seed
+
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -51,6 +53,7 @@ def arxiv_stand_in(
             f"expected at least ten nodes per class, one edge and one feature, got num_nodes={num_nodes}, "
             f"num_classes={num_classes}, num_edges={num_edges}, num_features={num_features}"
         )
+    check_seed(seed)
     random = np.random.default_rng(seed)
     fraction = 1 / (np.arange(num_classes) + 3)
     fraction /= fraction.sum()

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from edgeproof._memory import check_fits
+from edgeproof._memory import check_expansion, check_fits
 from edgeproof._names import unknown_name
 from edgeproof.datasets.convert import add_masks, add_node_names, make_graph
 
@@ -59,7 +59,7 @@ def read_tables(path: Path) -> Data:
     try:
         pairs = [[index[name] for name in edges.text[column]] for column in _EDGE_COLUMNS[:2]]
     except KeyError as error:
-        raise ValueError(f"{edge_file}: unknown node {error}; its id is not in {node_file.name}") from error
+        raise ValueError(f"{edge_file}: unknown node {str(error)[:60]}; its id is not in {node_file.name}") from error
     weight = torch.from_numpy(edges.numbers[:, 0].astype(np.float64)) if edges.names else None
     try:
         data = make_graph(torch.tensor(pairs, dtype=torch.long), nodes.numbers, nodes.text.get("label"), weight)
@@ -144,6 +144,8 @@ def _check_header(path: Path, names: list[str], check: Callable[[list[str]], Non
 
 def _read_csv(path: Path, text: tuple[str, ...], check: Callable[[list[str]], None]) -> Table:
     """Read a CSV file; its rows are converted one by one, because text takes much more memory than numbers."""
+    # A number and its separator take at least two bytes of the file, and four in memory.
+    check_fits(2.0 * path.stat().st_size, f"the table in {path}")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.reader(file)
@@ -191,6 +193,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _text_values(column: Any) -> list[str]:
+    """Return the values of a column as text; equal texts of a part of the column are one object."""
+    values: list[str] = []
+    for part in column.dictionary_encode().chunks:
+        names = ["" if value is None else str(value).strip() for value in part.dictionary.to_pylist()]
+        values += ["" if index is None else names[index] for index in part.indices.to_pylist()]
+    return values
+
+
 def _read_parquet(path: Path, text: tuple[str, ...], check: Callable[[list[str]], None]) -> Table:
     try:
         import pyarrow
@@ -199,16 +210,13 @@ def _read_parquet(path: Path, text: tuple[str, ...], check: Callable[[list[str]]
         raise ImportError(f"pyarrow is needed to read {path}: pip install 'edgeproof[parquet]'") from error
     try:
         size = pyarrow.parquet.read_metadata(path)
-        check_fits(8.0 * size.num_rows * size.num_columns, f"the table in {path}")
-        table = pyarrow.parquet.read_table(path)
+        check_expansion(8.0 * size.num_rows * size.num_columns, path)
+        # Text stays encoded, because few long texts can be repeated in many rows.
+        table = pyarrow.parquet.read_table(path, read_dictionary=list(text))
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or is damaged: {str(error).splitlines()[0]}") from error
     _check_header(path, table.column_names, check)
-    values = {
-        name: ["" if value is None else str(value).strip() for value in table.column(name).to_pylist()]
-        for name in table.column_names
-        if name in text
-    }
+    values = {name: _text_values(table.column(name)) for name in table.column_names if name in text}
     names = [name for name in table.column_names if name not in text]
     numbers = np.empty((table.num_rows, len(names)), dtype=np.float32)
     for number, name in enumerate(names):

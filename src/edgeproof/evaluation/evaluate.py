@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgeproof import losses
-from edgeproof._checks import Nodes, check_int
+from edgeproof._checks import Nodes, check_int, check_seed
 from edgeproof._names import unknown_name
 from edgeproof._progress import progress_bar
 from edgeproof._tensors import fingerprint
@@ -110,6 +110,7 @@ def evaluate(
     True
     """
     epsilons = _check_epsilons(epsilons)
+    seed = check_seed(seed)
     if fragility is not None:
         check_int(1, fragility=fragility)
     target = make_target(model, data, nodes, labels, backend)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch_geometric import nn as gnn
 
 from edgeproof import datasets, models, splits
+from edgeproof._checks import check_seed
 from edgeproof.graph import num_classes
 from edgeproof.losses import accuracy
 from edgeproof.splits import Split
@@ -61,6 +62,7 @@ def build_plain(name: str, in_channels: int, out_channels: int, seed: int = 0) -
     >>> build_plain("GCN", 10, 3)
     GCN(10, 3, num_layers=2)
     """
+    check_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: nn.Module
@@ -98,6 +100,7 @@ def train_plainly(
         patience: Number of epochs without a higher validation accuracy after which training stops.
         seed: Seed of dropout.
     """
+    check_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     train, nodes = split.train.data, split.train.nodes
     best, best_epoch, best_state = -1.0, 0, copy.deepcopy(model.state_dict())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from edgeproof.kernels._compile import compiled
 
 Array = np.ndarray[Any, Any]
 
 
-@numba.njit(cache=True)
+@compiled()
 def _margin(logits: Array, label: int) -> float:
     largest = -np.inf
     for c in range(logits.size):
@@ -22,7 +23,7 @@ def _margin(logits: Array, label: int) -> float:
     return margin
 
 
-@numba.njit(cache=True)
+@compiled()
 def _find_row(w: int, slot: Array, rows: Array, num_rows: int, total: Array, sums: Array) -> int:
     """Return the number of rows after row ``w`` is among them; a new row starts from its sums."""
     if slot[w] < 0:
@@ -33,7 +34,7 @@ def _find_row(w: int, slot: Array, rows: Array, num_rows: int, total: Array, sum
     return num_rows
 
 
-@numba.njit(cache=True)
+@compiled()
 def _dense(x: Array, weights: Array, out: Array) -> None:
     """Compute the product of ReLU(x) and the weights."""
     out[:] = 0
@@ -44,7 +45,7 @@ def _dense(x: Array, weights: Array, out: Array) -> None:
                 out[d] += x[c] * weights[c, d]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scan_stack(
     rowptr: Array,
     col: Array,

@@ -7,6 +7,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from edgeproof.kernels._compile import compiled
+
 Array = np.ndarray[Any, Any]
 
 # Consecutive pair indices handled by one thread.
@@ -18,7 +20,7 @@ _SHIFT = 14
 BUCKETS = 1 << (31 - _SHIFT)
 
 
-@numba.njit(parallel=True, fastmath=True, cache=True)
+@compiled(parallel=True, fastmath=True)
 def gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> None:
     for e in numba.prange(left.size):
         i, j = left[e], right[e]
@@ -28,7 +30,7 @@ def gathered_dot(a: Array, b: Array, left: Array, right: Array, out: Array) -> N
         out[e] = total
 
 
-@numba.njit(parallel=True, fastmath=True, cache=True)
+@compiled(parallel=True, fastmath=True)
 def pair_scores(b: Array, h: Array, node: Array, u: Array, v: Array, out: Array) -> None:
     for e in numba.prange(u.size):
         i, j = u[e], v[e]
@@ -38,7 +40,7 @@ def pair_scores(b: Array, h: Array, node: Array, u: Array, v: Array, out: Array)
         out[e] = total
 
 
-@numba.njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def unrank_pairs(index: Array, n: int, u: Array, v: Array) -> None:
     # Indices are mostly ascending: guess the row once per stretch, then move to neighbouring rows.
     stretches = (index.size + _STRETCH - 1) // _STRETCH
@@ -64,7 +66,7 @@ def unrank_pairs(index: Array, n: int, u: Array, v: Array) -> None:
             v[e] = c - row_start + i + 1
 
 
-@numba.njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def weighted_median(x: Array, values: Array, index: Array, half: Array, out: Array) -> None:
     rows, k = index.shape
     for row in numba.prange(rows):
@@ -104,7 +106,7 @@ def weighted_median(x: Array, values: Array, index: Array, half: Array, out: Arr
                     break
 
 
-@numba.njit(cache=True)
+@compiled()
 def merge(few: Array, many: Array, merged: Array, position: Array) -> int:
     size = taken = 0
     for number in many:
@@ -124,7 +126,7 @@ def merge(few: Array, many: Array, merged: Array, position: Array) -> int:
     return size
 
 
-@numba.njit(cache=True)
+@compiled()
 def last_below(thresholds: Array, value: float, per_unit: float) -> int:
     """Return the position of the last of the ascending thresholds below ``value``, which exceeds the first one.
 
@@ -140,7 +142,7 @@ def last_below(thresholds: Array, value: float, per_unit: float) -> int:
     return last
 
 
-@numba.njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def clipped_sums(values: Array, thresholds: Array) -> Array:
     """Return the sum of min(max(value - t, 0), 1) for each threshold t, from a histogram over the thresholds."""
     parts = (values.size + _PART - 1) // _PART
@@ -171,13 +173,13 @@ def clipped_sums(values: Array, thresholds: Array) -> Array:
     return sums
 
 
-@numba.njit(cache=True)
+@compiled()
 def cost_of(value: float, unit: int, whole: bool) -> int:
     """Return the integer cost of a positive value, rounded up."""
     return unit if whole else np.int64(np.ceil(min(np.float64(value), 1.0) * unit))
 
 
-@numba.njit(cache=True)
+@compiled()
 def count(bits: Array, counts: Array) -> None:
     """Count the values in each bucket, given the bits of their float32 form.
 
@@ -187,7 +189,7 @@ def count(bits: Array, counts: Array) -> None:
         counts[max(bits[e] >> _SHIFT, -1)] += 1
 
 
-@numba.njit(cache=True)
+@compiled()
 def lowest_bucket(counts: Array, high: int, num_values: int) -> int:
     """Return the lowest of the buckets just below ``high`` that together hold ``num_values`` values; at least 0."""
     bucket = high
@@ -197,7 +199,7 @@ def lowest_bucket(counts: Array, high: int, num_values: int) -> int:
     return bucket
 
 
-@numba.njit(cache=True)
+@compiled()
 def take(
     values: Array,
     bits: Array,
@@ -260,7 +262,7 @@ def take(
     return left
 
 
-@numba.njit(cache=True)
+@compiled()
 def _successor(values: Array, at: int) -> float:
     """Return the value after the one at ``at`` in stable descending order; 0 if it is not positive."""
     largest = 0.0

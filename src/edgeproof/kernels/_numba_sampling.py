@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from edgeproof.kernels._compile import compiled
 from edgeproof.kernels.reference_sampling import FIRST_EDGE_DRAW, MULTIPLIER_1, MULTIPLIER_2, STEP
 
 Array = np.ndarray[Any, Any]
@@ -24,7 +25,7 @@ def _uniform64(stream: Any, draw: int) -> Any:
     return np.float64(_mix64(stream + np.uint64(draw) * np.uint64(STEP)) >> np.uint64(11)) * 2.0**-53
 
 
-@numba.njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def draw_pairs(
     edges: Array,
     n: int,
@@ -89,7 +90,7 @@ def draw_pairs(
         size[s] = count
 
 
-@numba.njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def fill_rows(pairs: Array, size: Array, n: int, rowptr: Array, diagonal: Array, col: Array) -> None:
     """Write the columns of every row. Pairs ascend, so the smaller and the larger neighbours of a row are each in order."""
     for s in numba.prange(len(size)):

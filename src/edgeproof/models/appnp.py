@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgeproof._checks import check_fraction, check_int
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import MAX_STEPS, GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 from edgeproof.propagation.incremental import Polynomial
@@ -50,7 +50,7 @@ class APPNP(GraphModel):
         dropout: float = 0.2,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_int(1, K=K)
+        check_int(1, MAX_STEPS, K=K)
         check_fraction(alpha=alpha)
         self.K, self.alpha = K, alpha
         self.mlp = MLP(

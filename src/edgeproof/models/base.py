@@ -13,10 +13,14 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import check_data, check_fraction, check_int, describe
 from edgeproof._features import for_model
+from edgeproof._memory import check_fits
 from edgeproof.losses import Loss
 from edgeproof.models.adapt import adapt
 from edgeproof.propagation import Adjacency, as_adjacency
 from edgeproof.propagation.autograd_path import eval_mode
+
+# Largest numbers of layers and of propagation steps.
+MAX_LAYERS, MAX_STEPS = 1_000, 10_000
 
 
 class GraphModel(nn.Module, ABC):
@@ -42,16 +46,16 @@ class GraphModel(nn.Module, ABC):
         self, in_channels: int, out_channels: int, hidden_channels: int, num_layers: int, dropout: float
     ) -> None:
         super().__init__()
-        check_int(
-            1,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            hidden_channels=hidden_channels,
-            num_layers=num_layers,
-        )
+        check_int(1, in_channels=in_channels, out_channels=out_channels, hidden_channels=hidden_channels)
+        check_int(1, MAX_LAYERS, num_layers=num_layers)
         check_fraction(dropout=dropout)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.hidden_channels, self.num_layers, self.dropout = hidden_channels, num_layers, dropout
+        if torch.empty(0).device.type == "cpu":
+            check_fits(
+                torch.empty(0).element_size() * sum(first * second for first, second in self.layer_sizes),
+                f"the parameters of {type(self).__name__}",
+            )
 
     @property
     def layer_sizes(self) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edgeproof._checks import check_fraction, check_int
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import MAX_STEPS, GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 from edgeproof.propagation.incremental import Polynomial
@@ -61,7 +61,7 @@ class ChebNetII(GraphModel):
         filter_weight_decay: float | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_int(1, K=K)
+        check_int(1, MAX_STEPS, K=K)
         check_fraction(propagation_dropout=propagation_dropout)
         self.K, self.propagation_dropout = K, propagation_dropout
         self.filter_lr, self.filter_weight_decay = filter_lr, filter_weight_decay

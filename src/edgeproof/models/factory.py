@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def load_factory(name: str) -> Factory:
     """Import the function given as ``module:factory``, from the current folder or an installed module.
 
     Raises:
-        ImportError: If the module cannot be imported.
+        ImportError: If the module cannot be imported; the message has the file and line of the error.
         ValueError: If the name is invalid, or the module has no such function.
     """
     module_name, _, factory_name = name.partition(":")
@@ -38,16 +39,15 @@ def load_factory(name: str) -> Factory:
         raise ValueError(
             f"expected the name of a module, not of a file, got {name!r}: write {dotted}:{factory_name or 'build'}"
         )
-    if not module_name or not factory_name:
+    if not all(part.isidentifier() for part in (*module_name.split("."), factory_name)):
         raise ValueError(f"expected a model as module:factory, such as my_module:build, got {name!r}")
     # As `python -m` does: the current folder comes first.
     sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ImportError(f"cannot import {module_name!r} of {name!r}: {error}") from error
-    except Exception as error:
-        raise ImportError(f"cannot import {module_name!r} of {name!r}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # A user's module may raise anything.
+        raise ImportError(f"cannot import {module_name!r} of {name!r}: {_describe(error)}") from error
     finally:
         sys.path.remove("")
     factory = vars(module).get(factory_name)
@@ -60,6 +60,15 @@ def load_factory(name: str) -> Factory:
         raise unknown_name(f"function of {module_name}", factory_name, own)
     made: Factory = factory
     return made
+
+
+def _describe(error: BaseException) -> str:
+    """Return type, message and place of an error in a user's module."""
+    if isinstance(error, (ImportError, SyntaxError)):
+        # Their messages have the name of the module, or file and line.
+        return f"{type(error).__name__}: {error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
 
 
 def build_own(
@@ -114,7 +123,7 @@ def build_trained(name: str) -> nn.Module:
 def _call(name: str, factory: Factory, *sizes: int, settings: dict[str, Any]) -> nn.Module:
     try:
         model = factory(*sizes, **settings)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{name} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected {name} to return a torch.nn.Module, got {type(model).__name__}")

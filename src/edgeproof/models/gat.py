@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from edgeproof._checks import check_fraction, check_int
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import MAX_LAYERS, GraphModel
 from edgeproof.propagation import Adjacency, propagate
 from edgeproof.propagation.message_rules import attention
 
@@ -55,7 +55,7 @@ class GAT(GraphModel):
         attention_dropout: float = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_int(1, heads=heads)
+        check_int(1, MAX_LAYERS, heads=heads)
         check_fraction(attention_dropout=attention_dropout)
         if hidden_channels % heads:
             raise ValueError(f"expected hidden_channels divisible by heads, got {hidden_channels} / {heads}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgeproof._checks import check_fraction, check_int, check_seed
 from edgeproof._names import unknown_name
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import MAX_STEPS, GraphModel
 from edgeproof.models.mlp import MLP
 from edgeproof.propagation import Adjacency, propagate
 from edgeproof.propagation.incremental import Polynomial
@@ -59,7 +59,7 @@ class GPRGNN(GraphModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, num_layers, dropout)
-        check_int(1, K=K)
+        check_int(1, MAX_STEPS, K=K)
         check_fraction(alpha=alpha)
         if init_seed is not None:
             if init != "random":

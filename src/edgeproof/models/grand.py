@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from edgeproof._checks import check_fraction, check_int, check_non_negative, is_number
 from edgeproof._features import to_dense
 from edgeproof.losses import Loss
-from edgeproof.models.base import GraphModel
+from edgeproof.models.base import MAX_STEPS, GraphModel
 from edgeproof.propagation import Adjacency, as_adjacency, propagate
 
 
@@ -62,7 +62,7 @@ class GRAND(GraphModel):
         consistency: float = 0.7,
     ) -> None:
         super().__init__(in_channels, out_channels, hidden_channels, 2, dropout)
-        check_int(1, K=K, samples=samples)
+        check_int(1, MAX_STEPS, K=K, samples=samples)
         check_fraction(dropnode=dropnode, input_dropout=input_dropout)
         if not is_number(temperature) or not 0 < temperature <= 1:
             raise ValueError(f"expected 0 < temperature <= 1, got {temperature!r}")

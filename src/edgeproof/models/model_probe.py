@@ -21,10 +21,12 @@ from edgeproof.models.adapt import Adapted, adapt
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse, NoEdgeGradientError, Tier
 from edgeproof.propagation.autograd_path import (
     IGNORES_EDGES,
+    UNINFORMATIVE,
     batching_is_exact,
     eval_mode,
     nodes_interact,
     probe_pairs,
+    replace_features,
     same_logits,
     weighted_logit_sum,
 )
@@ -132,7 +134,9 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
         _run(used, data)
         results.append(_probe_caching(model, _run(used, fewer_edges), expected, copy_problem))
     depends = not same_logits(logits, expected)
-    results.append(_probe_edges(depends, lambda: _nodes_interact(fresh(), data)))
+    results.append(
+        _probe_edges(depends, lambda: _nodes_interact(fresh(), data), lambda: _uses_edges(fresh(), fresh(), data))
+    )
     if results[-1].passed is False:
         return ModelCheck(tuple(results), None)
     gradient_results, tier = _probe_gradients(fresh(), data, depends)
@@ -186,12 +190,12 @@ def _probe_caching(model: nn.Module, after_other_graph: Tensor, alone: Tensor, c
     return ProbeResult(question, True, "the logits do not depend on earlier calls")
 
 
-def _probe_edges(depends: bool, nodes_interact: Callable[[], bool]) -> ProbeResult:
+def _probe_edges(depends: bool, nodes_interact: Callable[[], bool], uses_edges: Callable[[], bool]) -> ProbeResult:
     question = "depends on edges?"
     if depends:
         return ProbeResult(question, True, "removing edges changes the logits")
     if nodes_interact():
-        return ProbeResult(question, False, f"the model {IGNORES_EDGES}")
+        return ProbeResult(question, False, f"the model {UNINFORMATIVE if uses_edges() else IGNORES_EDGES}")
     return ProbeResult(question, None, "edges do not affect the logits, so no attack on edges has an effect")
 
 
@@ -246,6 +250,13 @@ def _nodes_interact(model: nn.Module, data: Data) -> bool:
         return False
     with eval_mode(model):
         return nodes_interact(model, data)
+
+
+def _uses_edges(model: nn.Module, copied: nn.Module, data: Data) -> bool:
+    """Test whether the logits of a model and its copy depend on edges if the features are random numbers."""
+    other = replace_features(data)
+    with torch.no_grad():
+        return not same_logits(_run(model, other), _run(copied, _remove_edges(other)))
 
 
 def _run(model: nn.Module, data: Data) -> Tensor:

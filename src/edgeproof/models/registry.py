@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from edgeproof._checks import check_seed
 from edgeproof._names import look_up, unknown_name
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel
@@ -67,6 +68,8 @@ def build(
     GCN(in_channels=10, out_channels=4, hidden_channels=8, num_layers=2, dropout=0.5)
     """
     constructor = look_up("model", name, _MODELS)
+    if seed is not None:
+        check_seed(seed)
     settings = dict(settings or {})
     names = [key for key in inspect.signature(constructor).parameters if not key.endswith("_channels")]
     names.append("hidden_channels")

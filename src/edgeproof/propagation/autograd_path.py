@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -77,6 +78,10 @@ _INTERACTION = 1e-3
 IGNORES_EDGES = (
     "mixes features between nodes, but not along the edges passed to it: it reuses the graph of an earlier call, stores its "
     "own graph, or connects all nodes, so no edge flip can change its output"
+)
+UNINFORMATIVE = (
+    "gives the same logits without some of the edges, because of the features: they are 0, equal at all nodes, or so small or "
+    "large that the model saturates. Check and scale them (edgeproof datasets describe)"
 )
 
 
@@ -189,20 +194,26 @@ class AutogradPath:
         assert isinstance(unweighted, Tensor)
         return same_weighted(clean, unweighted) and same_weighted(clean, with_zeros) and same_weighted(flipped, removed)
 
-    def ignores_edges(self) -> bool:
-        """Test whether the model mixes features between nodes, but not along the edges passed to it."""
+    def edge_problem(self) -> str | None:
+        """Return why no edge can change the logits of a model that mixes features between nodes; None if there is no reason."""
         edges = EdgeSet(self.data.edge_index, self.num_nodes).key[::2]
         if not edges.numel():
-            return False
-        half = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
+            return None
+        with eval_mode(self.model), dispatch.using(self.backend):
+            half = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
+            if self._depends_on(half) or not nodes_interact(self.model, self.data):
+                return None
+            other = replace_features(self.data)
+            path = AutogradPath(self.model, other, self.nodes, self.labels, self.loss, self.backend)
+            return UNINFORMATIVE if path._depends_on(half) else IGNORES_EDGES
+
+    def _depends_on(self, pairs: Tensor) -> bool:
+        """Test whether removing edges changes the logits by more than rounding."""
         with torch.no_grad():
             clean = self._clean_run()
-            _, without = self.run(half, clean.new_ones(edges.numel()))
+            _, without = self.run(pairs, clean.new_ones(pairs.size(1)))
         slack = _ROUNDING_UNITS * torch.finfo(clean.dtype).eps * clean.abs().max()
-        if bool(((clean - without).abs() > slack).any()):
-            return False
-        with eval_mode(self.model), dispatch.using(self.backend):
-            return nodes_interact(self.model, self.data)
+        return bool(((clean - without).abs() > slack).any())
 
     def gradient_problem(self) -> str | None:
         """Return a message if the logits depend on the edges, but not their gradient at any edge or random pair."""
@@ -316,6 +327,14 @@ def nodes_interact(model: nn.Module, data: Data) -> bool:
     row = torch.arange(x.size(0), device=x.device)
     is_other = (row.repeat_interleave(x.crow_indices().diff()) if is_sparse(x) else row) % 2 == 1
     return bool((gradient[is_other].abs() > _INTERACTION * gradient.abs().max()).any())
+
+
+def replace_features(data: Data) -> Data:
+    """Return the graph with random features of mean 0 and variance 1, at the stored entries of sparse ones."""
+    other, stored = copy(data), data.x.values() if is_sparse(data.x) else data.x
+    draw = torch.randn(tuple(stored.shape), generator=torch.Generator().manual_seed(0)).to(stored)
+    other.x = with_values(data.x, draw) if is_sparse(data.x) else draw
+    return other
 
 
 def probe_pairs(data: Data) -> Pairs:

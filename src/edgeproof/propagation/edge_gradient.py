@@ -23,7 +23,6 @@ from edgeproof._features import for_model
 from edgeproof.kernels import dispatch, reference
 from edgeproof.propagation.adjacency import Adjacency
 from edgeproof.propagation.autograd_path import (
-    IGNORES_EDGES,
     AutogradPath,
     EncodeDiffuse,
     batching_is_exact,
@@ -199,8 +198,10 @@ class EdgeGradientEngine:
             reason = f" ({self._conversion_problem})" if self._conversion_problem else ""
             raise NoEdgeGradientError(f"{type(model).__name__} has no edge gradients: {problem}{reason}")
         # A verified model has a non-zero edge gradient, so it depends on the edges.
-        if path != "propagate" and not is_verified(self.model) and self.autograd.ignores_edges():
-            raise ValueError(f"{type(model).__name__} {IGNORES_EDGES}")
+        if path != "propagate" and not is_verified(self.model):
+            problem = self.autograd.edge_problem()
+            if problem is not None:
+                raise ValueError(f"{type(model).__name__} {problem}")
 
     @property
     def reason(self) -> str:

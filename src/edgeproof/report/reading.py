@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation.baselines import BASELINES
 from edgeproof.evaluation.explanation import Explanation
-from edgeproof.evaluation.result import Result
+from edgeproof.evaluation.result import Result, Score
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.runs import (
@@ -94,7 +95,8 @@ def read(paths: Sequence[str | Path], *, readers: Mapping[str, Reader] = READERS
 def input_files(paths: Sequence[str | Path], *, readers: Mapping[str, Reader] = READERS) -> set[Path]:
     """Return all files that :func:`read` may open, and the models and certificates that they belong to."""
     files = [file for _, path in map(_split_name, paths) for file in _files(path, readers)]
-    return {path.resolve() for file in files for path in (file, nodes_file(file), _subject(file))}
+    # Unlike Path.resolve, realpath does not raise for links that form a loop.
+    return {Path(os.path.realpath(path)) for file in files for path in (file, nodes_file(file), _subject(file))}
 
 
 def default_name(model: str, training: Mapping[str, Any], rule: object) -> str:
@@ -147,6 +149,10 @@ def _read_checked(file: Path, reader: Reader) -> list[tuple[str, Run]]:
         found = list(reader(file))
         for _, run in found:
             _check_values(run)
+    except OSError as error:
+        raise ValueError(
+            f"cannot read {error.filename or file}: {error.strerror or error}; expected {_EXPECTED}"
+        ) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is not {_EXPECTED}: {error!r}") from error
     except ValueError as error:
@@ -196,7 +202,9 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         certificate = _subject(file)
         if not certificate.exists():
             raise ValueError(f"{file} describes the certificate {certificate}, which does not exist")
-        return {"certificate": CertificateSummary.of(Certificate.load(certificate)), "warnings": result.warnings}
+        loaded = Certificate.load(certificate)
+        _check_certificate(loaded, scores, certificate)
+        return {"certificate": CertificateSummary.of(loaded), "warnings": result.warnings}
     clean = next((score.accuracy for score in scores if score.attack == "clean"), None)
     baselines = {score.attack: score.accuracy for score in scores if score.attack in BASELINES}
     threat = result.threat
@@ -232,6 +240,19 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
     )
     fragility = FragilityCounts.read(threat["fragility"]) if "fragility" in threat else None
     return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else (), "fragility": fragility}
+
+
+def _check_certificate(certificate: Certificate, scores: Sequence[Score], file: Path) -> None:
+    """Raise if a certificate contradicts the certified accuracies in its result file."""
+    for score in scores:
+        match = _CERTIFIED.fullmatch(score.attack)
+        if match is None:
+            continue
+        radii = int(match[1]), int(match[2])
+        if abs(certificate.accuracy(*radii) - score.accuracy) > _ROUNDING:
+            raise ValueError(
+                f"{file} belongs to another result: its certified accuracy at the radii {radii} is different"
+            )
 
 
 def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:

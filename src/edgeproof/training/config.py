@@ -127,7 +127,7 @@ class TrainConfig:
         check_int(0, max_restarts=self.max_restarts, fine_tune_epochs=self.fine_tune_epochs)
         check_int(1, max_epochs=self.max_epochs, patience=self.patience)
         check_int(1, validate_every=self.validate_every, label_models=self.label_models)
-        check_seed(self.seed)
+        object.__setattr__(self, "seed", check_seed(self.seed))
         check_non_negative(lr=self.lr, weight_decay=self.weight_decay, label_weight_decay=self.label_weight_decay)
         check_fraction(averaging=self.averaging, clean_weight=self.clean_weight)
         check_bool(warm_start=self.warm_start, separate_warmup=self.separate_warmup)

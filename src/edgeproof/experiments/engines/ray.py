@@ -7,6 +7,7 @@ dies; results that have reached the driver are stored and never recomputed.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -34,6 +35,11 @@ from edgeproof.models.factory import Factory, load_factory
 
 # Maximum number of retries of a task whose worker or node dies.
 _RETRIES = 3
+# Seconds to connect, and to wait for an answer.
+_TIMEOUT = 4.0
+# gRPC is based on HTTP/2: after the client's preface and an empty frame of settings, a server sends its settings.
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_FRAME_BYTES, _SETTINGS = 9, 4
 
 
 class RayEngine:
@@ -74,7 +80,7 @@ class RayEngine:
         ray = self.ray
         initialize = not ray.is_initialized()
         if initialize:
-            _check_reachable(self.address)
+            _check_reachable(self.address or os.environ.get("RAY_ADDRESS"))
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
         scheduler = _Scheduler(self, jobs, store, command, report)
         try:
@@ -104,17 +110,23 @@ class RayEngine:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise if no server accepts connections at the address, because Ray itself retries for minutes."""
+    """Raise if no gRPC server answers at the address within about 8 seconds, because Ray itself retries for longer."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         # A name that Ray resolves, such as "auto", or None.
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except OSError as error:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT) as connection:
+            connection.sendall(_HTTP2_GREETING)
+            answer = connection.recv(_FRAME_BYTES, socket.MSG_WAITALL)
+    except (OSError, OverflowError) as error:
         raise ConnectionError(
             f"expected a Ray cluster at {address}, got no answer ({error}); ray start --head prints its address"
         ) from error
+    if len(answer) < _FRAME_BYTES or answer[3] != _SETTINGS:
+        raise ConnectionError(
+            f"expected a Ray cluster at {address}, got another server; ray start --head prints its address"
+        )
 
 
 class _Scheduler:
