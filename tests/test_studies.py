@@ -16,6 +16,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import edgeproof as ep
 from edgeproof import models
 from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
 from edgeproof.experiments.execute import build_model
@@ -160,6 +161,13 @@ def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pyt
     runner = CliRunner()
     assert "epoch" in runner.invoke(load("training_epoch").app, ["--help"]).output
     assert "--device" in runner.invoke(load("suite_time").app, ["--help"]).output
+
+
+def test_benchmark_of_memory_writes_a_graph_that_can_be_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    load("load_memory").write_graph(tmp_path / "graph.npz", num_nodes=50)
+    data = ep.datasets.load(tmp_path / "graph.npz")
+    assert (data.num_nodes, data.num_features) == (50, 8_415)
 
 
 def test_table_of_efforts_matches_stored_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:

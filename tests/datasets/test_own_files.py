@@ -275,6 +275,27 @@ def test_sparse_features_survive_the_archive(tmp_path: Path) -> None:
     assert torch.equal(restored.x, small_graph().x)
 
 
+def test_table_of_nodes_names_the_table_of_edges(tmp_path: Path) -> None:
+    edges = write_csv(small_graph(), tmp_path)
+    with pytest.raises(ValueError, match=f"got {tmp_path}/nodes.csv; pass {edges}"):
+        ep.datasets.load(tmp_path / "nodes.csv")
+
+
+def test_find_and_is_local_take_files(tmp_path: Path) -> None:
+    path = str(write_own(small_graph(), tmp_path))
+    assert str(ep.datasets.find(path)) == path
+    assert ep.datasets.is_local(path)
+    assert not ep.datasets.is_local(path + ".npz")
+
+
+def test_edges_in_any_order_give_the_same_graph() -> None:
+    """Edges that are simple keep their order only if it is sorted; all others are sorted."""
+    data = small_graph()
+    shuffled = data.edge_index[:, torch.randperm(data.edge_index.size(1))]
+    for edges in (data.edge_index, shuffled):
+        assert torch.equal(ep.datasets.from_edges(edges.T, data.x).edge_index, data.edge_index)
+
+
 MEMORY = """
 import resource, sys
 import edgeproof as ep

@@ -136,7 +136,13 @@ def load(
 
 
 def find(name: str, root: str | Path | None = None) -> Path | None:
-    """Return the path of a dataset's archive, or None if there is none on disk (``csbm`` is generated and has none)."""
+    """Return the path of a graph file, or of a dataset's archive; None if there is none on disk (``csbm`` is generated).
+
+    >>> find("csbm"), find("gone.npz")
+    (None, None)
+    """
+    if is_graph_file(name):
+        return Path(name) if Path(name).exists() else None
     return None if name == _GENERATED else find_archive(look_up("dataset", name, _DATASETS), root)
 
 

@@ -82,8 +82,10 @@ def table_files(path: Path) -> tuple[Path, Path]:
             )
         path = found[0]
     if "edges" not in path.name:
+        edges = path.with_name(path.name.replace("nodes", "edges"))
+        hint = f"; pass {edges}" if "nodes" in path.name and edges.is_file() else ""
         raise ValueError(
-            f"expected the table of edges with a name such as edges{path.suffix}, beside nodes{path.suffix}, got {path}"
+            f"expected the table of edges with a name such as edges{path.suffix}, beside nodes{path.suffix}, got {path}{hint}"
         )
     node_file = path.with_name(path.name.replace("edges", "nodes"))
     if not node_file.is_file():
