@@ -72,7 +72,7 @@ class ExactSearch(Refining):
             if not state.num_correct:
                 break
             if move % self.refresh == 0:
-                state.refresh()
+                state.refresh(budget)
             num_correct, saved = state.num_correct, state.snapshot()
             removed = self._removal(state, move, generator)
             if removed.size(1):
