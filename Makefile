@@ -19,7 +19,7 @@ help:
 	@echo "make test-gpu        tests of GPU code; needs an NVIDIA GPU"
 	@echo "make lint            formatting, lint and the layers of the packages"
 	@echo "make types           mypy"
-	@echo "make docs            build the documentation in site/; open site/index.html"
+	@echo "make docs            build the documentation in site/ and check its links; open site/index.html"
 	@echo "make clean-accuracy  retrain the models of docs/clean-accuracy.md and render the page"
 	@echo "make clean           remove the virtual environment and all caches"
 
@@ -64,6 +64,7 @@ types: $(INSTALLED)
 # MkDocs prints a notice about its version 2, which is not used.
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python tools/check_links.py site
 
 clean-accuracy: $(INSTALLED)
 	$(BIN)/python studies/clean_accuracy.py run

@@ -243,7 +243,7 @@ def peak_memory(device: torch.device, *, reset: bool = False) -> float:
             ctypes.CDLL(None).malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except (OSError, AttributeError):
-        # Other systems than Linux have no peak that can be reset.
+        # Only Linux can reset the peak.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if not Path("/proc/self/status").exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

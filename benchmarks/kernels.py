@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import torch
@@ -234,16 +235,33 @@ def render() -> None:
             numbers = f"{row['plain_ms']:.3f} | {row['ms']:.3f} | {ratio:.1f} | {row['differ']:.0e}"
             lines.append(f"| `{row['kernel']}` | {row['input']} | {numbers} |")
         sections.append("\n".join([*lines, ""]))
-    PAGE.write_text(PAGE_TEXT + "\n".join(sections), encoding="utf-8")
+    PAGE.write_text(PAGE_TEXT.format(summary=summary()) + "\n".join(sections), encoding="utf-8")
     console.print(f"wrote {PAGE}")
 
 
-PAGE_TEXT = """# Kernel benchmarks
+def summary() -> str:
+    """Return the largest and the median speed-up by backend as a Markdown table."""
+    lines = ["| backend | median speed-up | largest speed-up | kernel | largest difference |", "|---|---|---|---|---|"]
+    for path in sorted(RESULTS.glob("kernels-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        ratios = {row["plain_ms"] / row["ms"]: row["kernel"] for row in record["rows"]}
+        difference = max(row["differ"] for row in record["rows"])
+        lines.append(
+            f"| {record['backend']} | {median(ratios):.1f} | {max(ratios):.1f} | `{ratios[max(ratios)]}` | {difference:.0e} |"
+        )
+    return "\n".join(lines)
 
-Every kernel of the fastest backend compared with the reference implementation (`kernels/reference.py`), on the same input in
-the same run. Times are medians of ten synchronised calls, so short calls on a GPU consist mostly of kernel launches. A ratio
-near 1 on a CPU means that the backend uses the reference. *Difference* is the largest absolute difference, relative to the
-largest number.
+
+PAGE_TEXT = """# Speed of kernels
+
+The backends `numba` (CPU) and `triton` (NVIDIA GPU) compute the same as the reference implementation (`kernels/reference.py`)
+up to rounding. On a GPU most kernels are faster than the reference, on a CPU mainly those that score and select pairs:
+
+{summary}
+
+Times are medians of ten synchronized calls on the same input in the same run; short calls on a GPU consist mostly of kernel
+launches. A ratio near 1 on a CPU means that the backend uses the reference. *Difference*: largest absolute difference, relative
+to the largest number. Names of kernels are those at the time of the measurement.
 
 Written by `python benchmarks/kernels.py render` from `results/benchmarks`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from edgeproof.experiments import (
     missing_jobs,
     run_jobs,
 )
+from edgeproof.experiments.export import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -65,6 +66,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([header, "|" + "---|" * len(titles), *lines])
 
 
+def csv_text(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as CSV, which the site shows with search and sorting."""
+    return as_text(titles, list(rows), "csv")
+
+
 def machine(record: Record) -> str:
     """Return the machine and the versions of a result as text."""
     return ", ".join(f"{name} {record.environment[name]}" for name in MACHINE if name in record.environment)
@@ -87,7 +93,11 @@ def _made_by(record: Record) -> str:
 
 
 def command_line(
-    page: Path, render: Callable[[], str], jobs: Callable[[], Sequence[Job]] | None = None, store: Store | None = None
+    page: Path,
+    render: Callable[[], str],
+    jobs: Callable[[], Sequence[Job]] | None = None,
+    store: Store | None = None,
+    other_files: Callable[[], Mapping[str, str]] | None = None,
 ) -> typer.Typer:
     """Return the command line of a study: render the page, or ``run`` the missing jobs.
 
@@ -96,6 +106,7 @@ def command_line(
         render: Function that returns the page.
         jobs: Function that returns the jobs of the study; None if another command computes the results.
         store: Store of the results of the jobs.
+        other_files: Function that returns the content of other pages and of CSV files beside the page, by name.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -103,8 +114,10 @@ def command_line(
     def main(context: typer.Context) -> None:
         """Write the page of the study from its stored results."""
         if context.invoked_subcommand is None:
-            page.write_text(render(), encoding="utf-8")
-            print(f"wrote {page}")
+            files = {page.name: render(), **(other_files() if other_files is not None else {})}
+            for name, content in files.items():
+                page.with_name(name).write_text(content, encoding="utf-8")
+                print(f"wrote {page.with_name(name)}")
 
     if jobs is None or store is None:
         return app

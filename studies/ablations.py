@@ -166,7 +166,7 @@ def printed(ablation: Ablation, model: str, epsilon: float) -> str:
 
 PAGE_TEXT = """# Ablations
 
-Two printed numbers that [do not reproduce](what-reproduces.md#open) with the settings of the paper's text reproduce with
+Two printed numbers that [do not reproduce](what-reproduces.md) with the settings of the paper's text reproduce with
 other settings: PGD with the cross-entropy, and GCN on Squirrel with a weight decay of 0.01. A setting that reproduces a
 number may be the one that the authors used, or may match by chance.
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
-from _pages import DOCS, PROTOCOL_STORE, command_line, mean_and_error
+from _pages import DOCS, PROTOCOL_STORE, command_line, csv_text, mean_and_error
 from _pages import table as as_table
 
 from edgeproof.analysis import Coefficients
@@ -29,6 +30,8 @@ MODELS = ("GCN", "GAT", "APPNP", "ChebNetII", "GPRGNN")
 TRAINED = ("LRBCD", "PRBCD")
 CLEAN, EPSILONS = PaperColumn("clean"), (0.05, 0.1, 0.25)
 RADII = ((0, 0), (4, 0), (0, 5))
+# Radius of the certificates on the page; the CSV file has all.
+SHOWN_RADIUS = (4, 0)
 FREQUENCIES = (0.5, 1.0)
 NUM_STEPS = 5
 # Graph, model, training, protocol and column: one accuracy per split.
@@ -54,24 +57,61 @@ class Difference:
     baseline_model: str | None = None
 
 
-def page() -> str:
-    """Return the page."""
-    cells = [cell for name in (*ATTACKED, *CERTIFIED) for cell in compare(find_table(name), PROTOCOL_STORE).cells]
+@cache
+def compared_cells() -> tuple[ComparedCell, ...]:
+    """Return the cells of all tables."""
+    return tuple(cell for name in (*ATTACKED, *CERTIFIED) for cell in compare(find_table(name), PROTOCOL_STORE).cells)
+
+
+@cache
+def all_accuracies() -> Accuracies:
+    """Return the accuracies of all cells."""
     accuracies: Accuracies = {}
-    for cell in cells:
+    for cell in compared_cells():
         row = cell.paper.row
         for protocol, ours in cell.ours.items():
             if ours is not None:
                 accuracies[row.dataset, row.model, training_name(row), protocol, cell.paper.column] = ours.values
-    return PAGE_TEXT.format(
-        self_training=differences(accuracies, self_training_columns()),
-        attacks=differences(accuracies, attack_columns()),
-        losses=losses(cells),
-        soft_median=differences(accuracies, soft_median_columns()),
-        certified=differences(accuracies, certified_columns()),
-        filters=filters(),
-        coefficients=coefficients(),
+    return accuracies
+
+
+def comparisons() -> dict[str, list[Difference]]:
+    """Return the columns of each comparison by name."""
+    return {
+        "adversarial training minus self-training": self_training_columns(),
+        "LR-BCD training minus PR-BCD training": attack_columns(),
+        "LR-BCD training minus SoftMedian GDC": soft_median_columns(),
+        "adversarial training minus regular training, certified": certified_columns(),
+    }
+
+
+def page() -> str:
+    """Return the page."""
+    self_training, attacks, soft_median, certified = (
+        shown_differences(all_accuracies(), columns) for columns in comparisons().values()
     )
+    return PAGE_TEXT.format(
+        self_training=self_training,
+        attacks=attacks,
+        losses=losses(compared_cells()),
+        soft_median=soft_median,
+        certified=certified,
+        filters=table(*filters(only_largest=True)),
+    )
+
+
+def other_files() -> dict[str, str]:
+    """Return all differences and filters as CSV files by name."""
+    lines = []
+    for name, columns in comparisons().items():
+        for graph, model, *cells in difference_rows(all_accuracies(), columns):
+            measured = zip(columns, cells, strict=True)
+            lines += [[name, graph, model, column.title, cell] for column, cell in measured if cell != "-"]
+    return {
+        "findings.csv": csv_text(["comparison", "graph", "model", "measured", "difference"], lines),
+        "findings-filters.csv": csv_text(*filters()),
+        "findings-coefficients.csv": csv_text(*coefficients()),
+    }
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -79,8 +119,16 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return as_table(titles, [row for row in rows if set(row[2:]) != {"-"}])
 
 
-def differences(accuracies: Accuracies, columns: Sequence[Difference]) -> str:
-    """Return a table with a row for each graph, model and protocol; only GPRGNN's protocols differ."""
+def shown_differences(accuracies: Accuracies, columns: Sequence[Difference]) -> str:
+    """Return a Markdown table of the differences at the largest budget, or against added edges."""
+    shown = [
+        column for column in columns if column.column.epsilon == EPSILONS[-1] or column.column.r_add == SHOWN_RADIUS[0]
+    ]
+    return table(["graph", "model", *(column.title for column in shown)], difference_rows(accuracies, shown))
+
+
+def difference_rows(accuracies: Accuracies, columns: Sequence[Difference]) -> list[list[str]]:
+    """Return a row for each graph, model and protocol; only GPRGNN's protocols differ."""
     rows = []
     for graph in GRAPHS:
         for model in MODELS:
@@ -94,8 +142,8 @@ def differences(accuracies: Accuracies, columns: Sequence[Difference]) -> str:
                     )
                     for column in columns
                 ]
-                rows.append([GRAPHS[graph], model if protocol == "strict" else f"{model}, `{protocol}`", *cells])
-    return table(["graph", "model", *(column.title for column in columns)], rows)
+                rows.append([GRAPHS[graph], model if protocol == "strict" else f"{model}, {protocol}", *cells])
+    return rows
 
 
 def difference(minuend: Sequence[float] | None, subtrahend: Sequence[float] | None) -> str:
@@ -171,8 +219,8 @@ def losses(cells: Sequence[ComparedCell]) -> str:
     return table(["graph", "attack", *sources], rows)
 
 
-def filters() -> str:
-    """Return a table of filter responses relative to frequency 0."""
+def filters(*, only_largest: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of filter responses relative to frequency 0, or only those at the graph's largest frequency."""
 
     def describe(measured: list[dict[str, Any]]) -> list[str]:
         responses, largest = [], []
@@ -189,11 +237,13 @@ def filters() -> str:
 
     at = [f"at {frequency:g}" for frequency in FREQUENCIES]
     titles = ["graph", "training", *at, "at the graph's largest", "at 2", "its largest"]
-    return table(titles, filter_rows(describe))
+    rows = filter_rows(describe)
+    chosen = [0, 1, 4] if only_largest else range(len(titles))
+    return [titles[place] for place in chosen], [[row[place] for place in chosen] for row in rows]
 
 
-def coefficients() -> str:
-    """Return a table of the first coefficients, as fractions of the sum of all absolute values."""
+def coefficients() -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of the first coefficients, as fractions of the sum of all absolute values."""
 
     def describe(measured: list[dict[str, Any]]) -> list[str]:
         gammas = [torch.tensor(values["gamma"]) for values in measured]
@@ -201,7 +251,7 @@ def coefficients() -> str:
         scaled = [gamma / gamma.abs().sum() * gamma[0].sign() for gamma in gammas]
         return [mean_and_range([float(gamma[step]) for gamma in scaled]) for step in range(NUM_STEPS)]
 
-    return table(["graph", "training", *(f"step {step}" for step in range(NUM_STEPS))], filter_rows(describe))
+    return ["graph", "training", *(f"step {step}" for step in range(NUM_STEPS))], filter_rows(describe)
 
 
 def filter_rows(describe: Callable[[list[dict[str, Any]]], list[str]]) -> list[list[str]]:
@@ -231,7 +281,7 @@ def mean_and_range(values: Sequence[float]) -> str:
     return f"{mean:.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-PAGE_TEXT = """# Evidence for the findings
+PAGE_TEXT = """# Differences between trainings
 
 - Adversarial training makes GPRGNN more robust at ε = 0.25 than self-training on Citeseer, Cora-ML and Pubmed, but hardly on
   Cora.
@@ -240,14 +290,16 @@ PAGE_TEXT = """# Evidence for the findings
 - Adversarial training raises the certified accuracy of GPRGNN on Citeseer, Cora and Cora-ML, but not that of every model.
 - Training against PR-BCD makes the learned filters less low-pass than training against LR-BCD.
 
-All differences are paired: they are computed per split, then averaged over the splits 0, 1 and 5. The standard error is that
-of this mean. With three splits, a difference of less than four standard errors may be chance (a t-test with two degrees of
-freedom requires 4.3). Among this many differences, some larger ones are also chance. Splits are `strict` unless a row states
-otherwise. Differences are in points of accuracy; a dash means that results are not stored.
+Differences are paired: computed per split, then averaged over the splits 0, 1 and 5, with the standard error of this mean. With
+three splits, a difference of less than four standard errors may be chance (a t-test with two degrees of freedom requires 4.3).
+Splits are `strict` unless a row says `as_released`. Differences are in points of accuracy. The tables have ε = 0.25; this one
+has all budgets:
+
+[All differences as CSV](findings.csv)
 
 ## Adversarial training compared with self-training
 
-Adversarial training minus self-training, clean and under the training attack:
+Adversarial training minus self-training, under the attack of the training:
 
 {self_training}
 
@@ -272,33 +324,32 @@ Training against LR-BCD minus regular training of SoftMedian GDC, under LR-BCD:
 
 ## Certified accuracy
 
-Adversarial training minus regular training: accuracy of the smoothed model, and certified accuracy against four added and
-against five deleted edges:
+Adversarial training minus regular training, certified against four added edges:
 
 {certified}
 
 ## Filters of GPRGNN
 
-The filter's response $`g(\\lambda) = \\sum_k \\gamma_k (1 - \\lambda)^k`$ as a fraction of $`g(0)`$, mean and range over
-splits. Signals of frequency $`\\lambda = 0`$ are equal at neighbours (up to a factor of the degree); at larger frequencies,
-neighbours differ more. With self-loops, as in GPRGNN, all frequencies are below 2: the last column is at the largest frequency
-of the test graph, up to the width of a bin. A response with its maximum at 0 is low-pass; one with its maximum at the largest
-frequency is high-pass.
+Response $`g(\\lambda) = \\sum_k \\gamma_k (1 - \\lambda)^k`$ at the largest frequency of the test graph, as a fraction of
+$`g(0)`$: mean and range over splits. Signals of frequency $`\\lambda = 0`$ are equal at neighbours (up to a factor of the
+degree). A value below 1 at the largest frequency is closer to low-pass, above 1 to high-pass.
 
 {filters}
 
+[Responses at other frequencies as CSV](findings-filters.csv)
+
 Coefficients divided by the sum of their absolute values, with a positive first coefficient:
 
-{coefficients}
+[Coefficients as CSV](findings-coefficients.csv)
 
 ## Reproduce
 
     python studies/findings.py
 
-writes this page from the stored results. `edgeproof reproduce run citeseer cora cora-ml pubmed certified-citeseer
-certified-cora certified-cora-ml gamma-all` computes missing results.
+writes this page and its CSV files from the stored results. `edgeproof reproduce run citeseer cora cora-ml pubmed
+certified-citeseer certified-cora certified-cora-ml gamma-all` computes missing results.
 """
 
 
 if __name__ == "__main__":
-    command_line(PAGE, page)()
+    command_line(PAGE, page, other_files=other_files)()

@@ -6,17 +6,18 @@ python studies/nondeterminism.py run    train and attack the models without stor
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-from _pages import DOCS, command_line, provenance, stored, study_store, table
+from _pages import DOCS, command_line, csv_text, provenance, stored, study_store, table
 from torch import nn
 
 from edgeproof import models
 from edgeproof.attacks import LRBCD
-from edgeproof.experiments import AttackSpec, CleanAccuracy, Job, ModelSpec, RobustAccuracy, Run, as_settings
+from edgeproof.experiments import AttackSpec, CleanAccuracy, Job, ModelSpec, Record, RobustAccuracy, Run, as_settings
 from edgeproof.experiments.execute import build_model
 from edgeproof.paper import Recipe
 from edgeproof.paper.numbers import PaperRow
@@ -103,10 +104,40 @@ def largest_change(run: Run, unchanged: Run) -> float:
     return max(changes)
 
 
-def page() -> str:
-    """Return the page."""
-    rows, records = [], []
-    by_split: dict[tuple[str, int], list[float]] = {}
+@dataclass(frozen=True)
+class Outcome:
+    """Stored results of one run.
+
+    Args:
+        model: Name of the model.
+        seed: Seed of the split.
+        title: Change of the initial parameters.
+        change: Largest change of an initial parameter.
+        records: Training, clean accuracy and accuracy under attack.
+    """
+
+    model: str
+    seed: int
+    title: str
+    change: float
+    records: tuple[Record, Record, Record]
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Best epoch and number of epochs."""
+        return self.records[0].values["best_epoch"], self.records[0].values["epochs"]
+
+    @property
+    def accuracies(self) -> tuple[float, float]:
+        """Clean accuracy and accuracy under attack, in percent."""
+        clean, attacked = (100 * record.values["accuracy"][0][1] for record in self.records[1:])
+        return clean, attacked
+
+
+@cache
+def outcomes() -> list[Outcome]:
+    """Return the stored results of all runs."""
+    found = []
     for model in MODELS:
         for seed in SEEDS:
             unchanged = base_run(model, seed)
@@ -115,20 +146,51 @@ def page() -> str:
                 clean, attacked = (stored(STORE, run, measurement) for measurement in (CleanAccuracy(), ATTACK))
                 if training is None or clean is None or attacked is None:
                     continue
-                records += [training, clean, attacked]
-                accuracies = [100 * record.values["accuracy"][0][1] for record in (clean, attacked)]
-                by_split.setdefault((model, seed), []).append(accuracies[0])
-                rows.append(
-                    [
-                        *(model, str(seed), title, f"{largest_change(run, unchanged):.1e}"),
-                        *(str(training.values[name]) for name in ("best_epoch", "epochs")),
-                        *(f"{accuracy:.1f}" for accuracy in accuracies),
-                    ]
-                )
+                change = largest_change(run, unchanged)
+                found.append(Outcome(model, seed, title, change, (training, clean, attacked)))
+    return found
+
+
+def other_files() -> dict[str, str]:
+    """Return the results of all runs as a CSV file by name."""
     titles = ["model", "split", "initial parameters", "change", "best epoch", "epochs", "clean", "attacked"]
-    spread = max(max(clean) - min(clean) for clean in by_split.values())
+    rows = [
+        [
+            *(run.model, str(run.seed), run.title, f"{run.change:.1e}"),
+            *map(str, run.epochs),
+            *(f"{accuracy:.1f}" for accuracy in run.accuracies),
+        ]
+        for run in outcomes()
+    ]
+    return {"nondeterminism.csv": csv_text(titles, rows)}
+
+
+def summary() -> str:
+    """Return the ranges of each model and split."""
+    by_split: dict[tuple[str, int], list[Outcome]] = {}
+    for run in outcomes():
+        by_split.setdefault((run.model, run.seed), []).append(run)
+    rows = []
+    for (model, seed), runs in by_split.items():
+        accuracies = [
+            f"{min(column):.1f} to {max(column):.1f}" for column in zip(*(run.accuracies for run in runs), strict=True)
+        ]
+        best = [run.epochs[0] for run in runs]
+        rows.append([model, str(seed), str(len(runs)), f"{min(best)} to {max(best)}", *accuracies])
+    return table(["model", "split", "trainings", "best epoch", "clean", "attacked"], rows)
+
+
+def page() -> str:
+    """Return the page."""
+    clean: dict[tuple[str, int], list[float]] = {}
+    for run in outcomes():
+        clean.setdefault((run.model, run.seed), []).append(run.accuracies[0])
     return PAGE_TEXT.format(
-        draws=DRAWS, epsilon=EPSILON, spread=spread, table=table(titles, rows), commands=provenance(records)
+        draws=DRAWS,
+        epsilon=EPSILON,
+        spread=max(max(values) - min(values) for values in clean.values()),
+        table=summary(),
+        commands=provenance(record for run in outcomes() for record in run.records),
     )
 
 
@@ -140,15 +202,23 @@ another model on another machine, with another number of threads, or with later 
 
 The standard errors of [our tables](reproduction.md) are over splits with one training each, so they include this variation.
 
-Regular training on Citeseer, `strict` splits. *Change*: largest change of an initial parameter. Accuracies are in percent,
-clean and under LR-BCD at ε = {epsilon:g}.
+Regular training on Citeseer, `strict` splits. Accuracies are in percent, clean and under LR-BCD at ε = {epsilon:g}: smallest
+and largest value of each split.
+
+{table}
+
+To reduce the variation: use the same machine and number of threads, store and evaluate model files instead of retraining, and
+average over several splits. On one machine, the same seed gives the same model.
+
+## All trainings
 
 - *Unchanged*: the usual initial parameters.
 - *Last bits*: every parameter changed by a relative -1, 0 or 1 machine epsilon, in {draws} random draws.
 - *Initial coefficients rounded differently*: GPRGNN with coefficients computed in another order of operations, as before
   commit 2aa1c74.
+- *Change*: largest change of an initial parameter.
 
-{table}
+[All trainings as CSV](nondeterminism.csv)
 
 ## Reproduce
 
@@ -163,4 +233,4 @@ page. The stored results were computed by
 
 
 if __name__ == "__main__":
-    command_line(PAGE, page, jobs, STORE)()
+    command_line(PAGE, page, jobs, STORE, other_files)()

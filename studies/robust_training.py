@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from _pages import DOCS, ROOT, command_line, mean_and_error, provenance, study_store, table
+from _pages import DOCS, ROOT, command_line, csv_text, mean_and_error, provenance, study_store, table
 from _recipes import DATASET, RECIPES, SELECTION, TEN, THREE
 
 from edgeproof.attacks import LRBCD, PRBCD, GreedyRBCD
@@ -55,6 +55,18 @@ MEASUREMENTS = (*VAL.values(), *TEST.values())
 CLASS_RECIPES = ("regular", "self-labels-drop", "mlp-labels-drop", "appnp-0.8-300", "sturdy")
 CLASS_MEASUREMENTS = {nodes: ClassAccuracy(nodes) for nodes in ("val", "test")}
 SMALLEST = 0
+# Recipes of the page's table; the CSV file has all.
+SHOWN = (
+    "regular",
+    "self",
+    "lrbcd",
+    "lrbcd-labels",
+    "pagerank",
+    "pagerank-3",
+    "mlp-labels-drop",
+    "appnp-0.8-300",
+    "sturdy",
+)
 # Pairs of recipes that differ in one setting or are compared in the text.
 PAIRS = (
     ("sturdy", "appnp-0.8-300"),
@@ -122,18 +134,34 @@ def page() -> str:
         for record in (training_record(job.run), *(measured(job.run, m) for m in job.measurements))
     ]
     return PAGE_TEXT.format(
-        recipes=recipe_table(TEN, THREE),
+        recipes=shown_recipes(),
         pairs=pair_table(),
-        selection=recipe_table(SELECTION, SELECTION[:2]),
-        classes=class_table(),
         epochs=epoch_table(),
         runs=run_table(),
         commands=provenance(records),
     )
 
 
-def recipe_table(*seed_sets: tuple[int, ...]) -> str:
-    """Return one row per recipe, over the first set of seeds with complete results."""
+def other_files() -> dict[str, str]:
+    """Return all recipes as CSV files, and the page about the preset, by name."""
+    return {
+        "sturdy.md": STURDY_TEXT.format(classes=class_table()),
+        "robust-training.csv": csv_text(*recipe_rows(TEN, THREE)),
+        "robust-training-selection.csv": csv_text(*recipe_rows(SELECTION, SELECTION[:2])),
+    }
+
+
+def shown_recipes() -> str:
+    """Return the recipes of the page's table."""
+    titles, rows = recipe_rows(TEN)
+    columns = [titles.index(title) for title in ("recipe", "description", *TEST)]
+    by_name = {row[titles.index("recipe")]: row for row in rows}
+    shown = [[by_name[name][column] for column in columns] for name in SHOWN]
+    return table([titles[column] for column in columns], [[f"`{name}`", *cells] for name, *cells in shown])
+
+
+def recipe_rows(*seed_sets: tuple[int, ...]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and one row per recipe, over the first set of seeds with complete results."""
     rows = []
     for name, recipe in RECIPES.items():
         by_seed = runs(name)
@@ -146,9 +174,9 @@ def recipe_table(*seed_sets: tuple[int, ...]) -> str:
         worst = min(percent(run, TEST["LR-BCD"]) for run in chosen)
         labels = [training_record(run).notes.get("label_accuracy") for run in chosen]
         correct = mean_and_error([100 * accuracy for accuracy in labels if accuracy is not None])
-        rows.append([DATASET, f"`{name}`", recipe.about, str(len(seeds)), *test, f"{worst:.1f}", *val, correct])
+        rows.append([DATASET, name, recipe.about, str(len(seeds)), *test, f"{worst:.1f}", *val, correct])
     titles = ["dataset", "recipe", "description", "splits", *TEST, "LR-BCD, worst split"]
-    return table([*titles, "clean, val", "greedy, local, val", "labels"], rows)
+    return [*titles, "clean, val", "greedy, local, val", "labels"], rows
 
 
 def pair_table() -> str:
@@ -194,9 +222,8 @@ def epoch_table() -> str:
     for record in _benchmarks("training_epoch-*.json"):
         for row in record["rows"]:
             memory = "-" if row["peak_gib"] is None else f"{row['peak_gib']:.2f}"
-            phases = ", ".join(f"{phase} {spent:.0f}" for phase, spent in row["phases_ms"].items())
-            rows.append([record["environment"]["device"], row["case"], f"{row['ms_per_epoch']:.0f}", phases, memory])
-    return table(["device", "case", "ms per epoch", "phases, ms", "peak GiB"], rows)
+            rows.append([record["environment"]["device"], row["case"], f"{row['ms_per_epoch']:.0f}", memory])
+    return table(["device", "case", "ms per epoch", "peak GiB"], rows)
 
 
 def run_table() -> str:
@@ -217,81 +244,49 @@ the clean accuracy of regular training. An MLP on pseudo-labels, which uses no e
 network here.
 
 All splits are inductive: no test node is in a training or validation graph. Accuracies are in percent, means and standard
-errors over splits: 0, 1 and 5 (three splits) or 0 to 9 (ten). Compare only rows with the same number of splits.
-
-## Effect of each option
-
-Attacks have a budget of a quarter of the edges at the attacked nodes:
-
-- *LR-BCD* and *greedy, local* (Greedy R-BCD with the log margin, 200 steps): with local budgets of half the degree.
-- *PR-BCD* and *greedy*: without local budgets.
-- *Worst split*: the lowest accuracy of the splits. *Val*: validation nodes. *Labels*: accuracy of the pseudo-labels of
-  unlabelled nodes.
-
-The model is GPRGNN unless the description names another one.
+errors over the splits 0 to 9. Attacks have a budget of a quarter of the edges at the attacked nodes: *LR-BCD* and *greedy,
+local* (Greedy R-BCD with the log margin, 200 steps) with local budgets of half the degree, *PR-BCD* and *greedy* without. The
+model is GPRGNN unless the description names another one.
 
 {recipes}
+
+All recipes, also those with three splits (0, 1 and 5), with the lowest accuracy of the splits, validation accuracies (*val*)
+and the accuracy of the pseudo-labels (*labels*). Compare only rows with the same number of splits.
+
+[All recipes as CSV](robust-training.csv)
 
 The target was at least 66 under LR-BCD with at least the clean accuracy of regular training. `sturdy` reaches it in the mean
 over ten splits of Citeseer, the only graph of this study, but not on the worst split. Recipes without an adversary also reach
 it, if the model depends mainly or only on a node's own features.
+
+## Effect of each option
 
 Differences on the same splits (first recipe minus second). *Same device*: number of splits on which both were trained on the
 same kind of device; a CPU and a GPU give different pseudo-labels and stop at different epochs.
 
 {pairs}
 
-- **An MLP on pseudo-labels uses no edges and is more robust than every graph neural network.** Edges add only a few points of
-  clean accuracy here. If attacks on edges are a concern, check whether the edges are needed.
-- APPNP with a large teleport probability is nearly as robust without an adversary (`appnp-0.8-300`, which is `sturdy` without
-  one). The gain from adversarial training (`sturdy`) depends on the attack.
-- A larger budget in training (`pagerank-3`) helps under attacks without local budgets, and costs clean accuracy.
-- Averaged parameters improve GPRGNN (`lrbcd-average`) in all five columns of test nodes on three splits, but not on
-  validation nodes; they do not improve `sturdy` (`sturdy-average`). Off by default.
-- Warm starts (`lrbcd-warm`) have no significant effect, and are worse on the validation nodes of all three splits. Off.
-- Half of the loss on the clean graph (`sturdy-clean`) has no significant effect. Off.
-- A budget that rises over 50 epochs (`sturdy-slow`) is better than `sturdy` in every column, by three standard errors under
-  PR-BCD and by at most two otherwise. Three splits are too few to change a preset. Off.
-- Validation every five epochs (`lrbcd-every5`), with 24 attack steps per epoch on average instead of 40, does not differ
-  significantly from validation every epoch on three splits, and takes two thirds of [the time](#time) on a CPU. Off, as in
-  the paper.
-- Free training (`lrbcd-free`), with two attack steps per epoch instead of 40 and a quarter of the time on a CPU, has means
-  between those of self-training and `lrbcd-min`, and does not differ significantly from self-training on the test nodes of
-  three splits. Off.
-- `label_models` and `label_weight_decay` were measured together (`lrbcd-labels`).
-- The label models of all `pagerank` recipes could not stop before `min_epochs`, as was the case until commit c29d34a. Their
-  labels are worse than those of other recipes with five label models, which may partly explain the lower accuracy of these
-  recipes.
+| option | effect | default |
+|---|---|---|
+| no edges (`mlp-labels-drop`) | more robust than every graph neural network; edges add a few points of clean accuracy | – |
+| a large teleport probability (`appnp-0.8-300`) | nearly as robust as `sturdy` without an adversary | – |
+| adversary (`sturdy`) | gain depends on the attack | on in `sturdy` |
+| larger budget in training (`pagerank-3`) | better without local budgets, lower clean accuracy | – |
+| `averaging` | better on test nodes of three splits, not on validation nodes; no effect on `sturdy` | off |
+| `warm_start` | no significant effect; worse on validation nodes of all three splits | off |
+| `clean_weight` of one half (`sturdy-clean`) | no significant effect | off in `sturdy` |
+| `epsilon_warmup` of 50 (`sturdy-slow`) | better in every column, under PR-BCD by three standard errors; three splits | off |
+| `validate_every=5` | no significant difference; two thirds of [the time](#time) on a CPU | off |
+| free training (`lrbcd-free`) | between self-training and `lrbcd-min`; a quarter of the time on a CPU | off |
+| `label_models`, `label_weight_decay` | measured together (`lrbcd-labels`) | on in `sturdy` |
 
-## How `sturdy` was chosen
+The label models of all `pagerank` recipes could not stop before `min_epochs`, as was the case until commit c29d34a. Their
+labels are worse than those of other recipes with five label models, which may partly explain their lower accuracy.
 
-Settings were selected on the splits 10 to 13, by accuracies of test nodes. Four splits are few: `pagerank-labels` is better
-than `pagerank` by three points under LR-BCD here, and worse on the ten splits above.
+How `sturdy` was chosen, and its accuracy by class: [The preset sturdy](sturdy.md).
 
-- APPNP and its teleport probability of 0.8 were selected on the splits 10 and 11; of the other values, only the results of
-  0.7 were stored.
-- Attack and budgets were taken from `pagerank`; no others were tried with APPNP.
-- Dropout 0.8 and weight decay 0.005 were selected earlier, when test accuracies of the splits 0 to 9 were known.
-
-{selection}
-
-Selection by validation accuracy would not have chosen dropout 0.8. There are twenty validation nodes per class, but test
-nodes have the class frequencies of the graph: a model that misclassifies the smallest class loses a sixth of the validation
-nodes and a twentieth of the test nodes. Clean accuracy by class, splits 0, 1 and 5:
-
-{classes}
-
-Recipes that depend on a node's own features have a higher accuracy over all nodes and a lower one in the smallest class,
-which has twelve test nodes per split (`sturdy` classifies four of 36 correctly, all of split 5). Their mean over classes is
-not significantly above that of regular training. If small classes matter, check their accuracy, or weight them in the loss.
-
-## The warm-up
-
-Effect of a separate warm-up on adversarial training (`-joint`: part of the run):
-[numbers](what-reproduces.md#what-the-warm-up-does).
-
-`edgeproof reproduce` runs the paper's models and trainings: [all numbers](reproduction.md) and
-[conclusions](what-reproduces.md).
+Effect of a separate warm-up (`-joint`: part of the run): [Warm-up](warm-up.md#separate-warm-up). The paper's own models and
+trainings: [What reproduces](what-reproduces.md).
 
 ## Time
 
@@ -321,5 +316,41 @@ writes run times to `results/benchmarks`; the last command writes this page. The
 """
 
 
+STURDY_TEXT = """# How the preset `sturdy` was chosen
+
+`sturdy` was selected by accuracies of test nodes on four splits of Citeseer, and misclassifies most of the smallest class. Its
+results on ten other splits: [Robust training](robust-training.md).
+
+## Selection
+
+Settings were selected on the splits 10 to 13, by accuracies of test nodes. Four splits are few: `pagerank-labels` is better
+than `pagerank` by three points under LR-BCD here, and worse on the splits 0 to 9.
+
+- APPNP and its teleport probability of 0.8 were selected on the splits 10 and 11; of the other values, only the results of
+  0.7 were stored.
+- Attack and budgets were taken from `pagerank`; no others were tried with APPNP.
+- Dropout 0.8 and weight decay 0.005 were selected earlier, when test accuracies of the splits 0 to 9 were known.
+
+[Recipes on the selection splits as CSV](robust-training-selection.csv)
+
+## Accuracy by class
+
+Selection by validation accuracy would not have chosen dropout 0.8. There are twenty validation nodes per class, but test
+nodes have the class frequencies of the graph: a model that misclassifies the smallest class loses a sixth of the validation
+nodes and a twentieth of the test nodes. Clean accuracy by class, splits 0, 1 and 5:
+
+{classes}
+
+Recipes that depend on a node's own features have a higher accuracy over all nodes and a lower one in the smallest class,
+which has twelve test nodes per split (`sturdy` classifies four of 36 correctly, all of split 5). Their mean over classes is
+not significantly above that of regular training. If small classes matter, check their accuracy, or weight them in the loss.
+
+## Reproduce
+
+    python studies/robust_training.py run
+    python studies/robust_training.py
+"""
+
+
 if __name__ == "__main__":
-    command_line(PAGE, page, jobs, STORE)()
+    command_line(PAGE, page, jobs, STORE, other_files)()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-from _pages import DOCS, PROTOCOL_STORE, command_line, mean_and_error, provenance, study_store, table
+from _pages import DOCS, PROTOCOL_STORE, command_line, csv_text, mean_and_error, provenance, study_store, table
 
 from edgeproof.experiments import (
     AttackSpec,
@@ -48,6 +48,8 @@ TRAININGS = ("self-training-cora", "self-training-cora-5", "self-training-citese
 PERFECT = ("perfect-cora", "perfect-cora-ml", "perfect-citeseer")
 # Budget at which trainings are compared.
 EPSILON = 0.25
+# Budgets, and budget in training, of the table on the page; the CSV file has all.
+SHOWN_BUDGETS, SHOWN_EPSILON = (0.0, EPSILON, 1.0), 0.1
 
 
 def jobs() -> list[Job]:
@@ -66,15 +68,21 @@ def page() -> str:
     early, trainings = early_stops(), all_trainings()
     return PAGE_TEXT.format(
         memorizing=memorizing_table(),
-        trainings=training_table(trainings),
+        trainings=table(*training_rows(trainings, shown_only=True)),
         early=table(["pseudo-labels", "trainings against PGD", "best within 30 epochs", "within 5"], early),
         adversary=adversary_table(trainings),
-        settings=setting_table(),
         gains=gain_table(),
-        perfect=perfect_table(),
-        labels=label_table(),
         commands=provenance(memorizing),
     )
+
+
+def other_files() -> dict[str, str]:
+    """Return the accuracies of all trainings as CSV files, and the page about perfect robustness, by name."""
+    return {
+        "perfect-robustness.md": PERFECT_TEXT.format(perfect=perfect_table(), labels=label_table()),
+        "transductive.csv": csv_text(*training_rows(all_trainings())),
+        "transductive-settings.csv": csv_text(*setting_rows()),
+    }
 
 
 def percent(run: Run, measurement: Measurement, epsilon: float) -> float:
@@ -146,21 +154,29 @@ def training_record(row: PaperRow, seed: int) -> Record | None:
 Trainings = dict[PaperRow, dict[int, dict[float, float]]]
 
 
-def training_table(trainings: Trainings) -> str:
-    """Return the accuracies under PGD and the best epochs of all trainings with results for at least two seeds."""
+def training_rows(trainings: Trainings, *, shown_only: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of the accuracies under PGD of all trainings with results for at least two seeds.
+
+    Args:
+        trainings: Accuracies by seed.
+        shown_only: Whether to return the rows and columns of the page only.
+    """
     names, rows = training_names(), []
     for row, by_seed in trainings.items():
-        if len(by_seed) < 2:
+        if len(by_seed) < 2 or (shown_only and row.epsilon not in (None, SHOWN_EPSILON)):
             continue
         results = list(by_seed.values())
-        budgets = list(results[0])
+        budgets = SHOWN_BUDGETS if shown_only else list(results[0])
         records = [training_record(row, seed) for seed in by_seed]
         best = ", ".join(str(record.values["best_epoch"]) if record else "?" for record in records)
         epsilon = "-" if row.epsilon is None else f"{row.epsilon:g}"
         cells = [mean_and_error([100 * result[budget] for result in results]) for budget in budgets]
-        rows.append([row.dataset, row.model, names[row], epsilon, str(len(results)), *cells, best])
-    titles = ["dataset", "model", "training", "ε in training", "splits", *(f"{budget:.0%}" for budget in budgets)]
-    return table([*titles, "best epochs"], rows)
+        about = [row.dataset, row.model, names[row]]
+        rows.append([*about, *cells] if shown_only else [*about, epsilon, str(len(results)), *cells, best])
+    shown = [f"{budget:.0%}" for budget in budgets]
+    if shown_only:
+        return ["dataset", "model", "training", *shown], rows
+    return ["dataset", "model", "training", "ε in training", "splits", *shown, "best epochs"], rows
 
 
 def early_stops() -> list[list[str]]:
@@ -197,13 +213,13 @@ def adversary_table(trainings: Trainings) -> str:
     return table(titles, rows)
 
 
-def setting_table() -> str:
-    """Return accuracies on Citeseer in both settings."""
+def setting_rows() -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of accuracies on Citeseer in both settings."""
     rows = []
     for curve in curves_of("self-training-citeseer"):
         if (both := in_both_settings(curve.row)) is not None:
             rows.append([curve.row.model, curve.name, *map(mean_and_error, both)])
-    return table(["model", "training", "transductive, PGD", "inductive, PR-BCD"], rows)
+    return ["model", "training", "transductive, PGD", "inductive, PR-BCD"], rows
 
 
 def gain_table() -> str:
@@ -245,7 +261,7 @@ def in_both_settings(row: PaperRow) -> tuple[list[float], list[float]] | None:
 
 def perfect_table() -> str:
     """Return the paper's three tables in one, one row per attack, with the printed numbers in brackets."""
-    rows, budgets = [], []
+    rows = []
     for nickname in PERFECT:
         by_attack: dict[str, dict[float, str]] = {}
         clean = ""
@@ -260,9 +276,8 @@ def perfect_table() -> str:
                 by_attack.setdefault(column.attack, {})[column.epsilon] = text
         dataset = find_table(nickname).rows[0].dataset
         for attack, cells in by_attack.items():
-            budgets = list(cells)
-            rows.append([dataset, attack, clean, *cells.values()])
-    return table(["dataset", "attack", "0%", *(f"{budget:.0%}" for budget in budgets)], rows)
+            rows.append([dataset, attack, clean, *(cells[budget] for budget in SHOWN_BUDGETS[1:])])
+    return table(["dataset", "attack", *(f"{budget:.0%}" for budget in SHOWN_BUDGETS)], rows)
 
 
 def label_table() -> str:
@@ -320,23 +335,7 @@ In the transductive setting no attack lowers the accuracy of the defence, althou
 nodes it equals GCN. The same holds for every model and every attack, because the predictions do not depend on edges
 (`tests/training/test_memorize.py` tests GCN under all attacks).
 
-```python
-import edgeproof as ep
-
-data = ep.datasets.load("csbm")
-for setting in (ep.splits.transductive, ep.splits.inductive):
-    split = setting(data, seed=0)
-    model = ep.models.build("GPRGNN", data.num_features, ep.num_classes(data), seed=0)
-    ep.train(model, split, max_epochs=100, progress=False)
-    defence = ep.training.Memorizing(model, split.train.data).eval()
-    graph, nodes = split.test.data, split.test.nodes
-    attack = ep.attacks.GreedyRBCD(steps=20, block_size=100_000, loss="log_margin")
-    result = attack(model, graph, nodes, ep.Budget.from_epsilon(graph, nodes, 0.25))
-    print(split.setting, result.clean_accuracy, ep.evaluation.clean_accuracy(defence, result.data, nodes))
-```
-
-`split.num_seen` is the number of test nodes in the training and validation graphs, and `split.check_unseen()` raises
-`LeakError` if it is not zero. Result files contain it as `test_nodes_seen`.
+The same as runnable code: [Inductive and transductive](concepts/inductive.md).
 
 ## Self-training leaks the clean graph
 
@@ -344,19 +343,18 @@ Pseudo-labels of test nodes are predictions on the clean graph, so a model train
 attacked graph. Validation nodes are pseudo-labelled here, too: early stopping then uses nodes of the training set.
 
 Accuracy under PGD by the fraction of flipped edges, for models with regular training, training against PGD (10 steps),
-self-training, or both ([figures](figures.md)). The paper uses ten splits and trains label models for 500 epochs without early
-stopping; our label models are the best of 500 epochs by validation loss.
+self-training, or both, trained with ε = 0.1 ([figures](figures.md)). Ten splits of Cora, three of Citeseer. The paper trains
+label models for 500 epochs without early stopping; ours are the best of 500 epochs by validation loss.
 
 ![Cora, trained with 10 %](figures/self-training-cora.png)
 
-![Cora, trained with 5 %](figures/self-training-cora-5.png)
-
-![Citeseer, trained with 10 %](figures/self-training-citeseer.png)
-
 {trainings}
 
-*Best epochs*: by split, according to the loss on the validation nodes, in adversarial training under attack. The paper uses
-the same rule. Many trainings against PGD without pseudo-labels stop early, so "adversarial training does not help" may partly
+All budgets, trainings with ε = 0.05, and the best epoch of every split by validation loss:
+
+[All trainings as CSV](transductive.csv)
+
+Many trainings against PGD without pseudo-labels stop early, so "adversarial training does not help" may partly
 mean that it was short:
 
 {early}
@@ -365,22 +363,43 @@ Gain in accuracy from training against PGD, under PGD with a quarter of the edge
 
 {adversary}
 
-The same trainings in both settings, on Citeseer with a quarter of the edges flipped. Inductive adversarial training is against
-PR-BCD with ε = 0.2. Attacks and budgets differ between the settings, but the gains from a training can be compared:
+## Both settings compared
 
-{settings}
-
-Gain over the previous training, as mean of paired differences:
+Gain over the previous training on Citeseer with a quarter of the edges flipped, as mean of paired differences. Inductive
+adversarial training is against PR-BCD with ε = 0.2. Attacks and budgets differ between the settings, but the gains from a
+training can be compared:
 
 {gains}
+
+[Accuracies in both settings as CSV](transductive-settings.csv)
 
 With three splits, a difference of less than four standard errors may be chance. Differences may be caused by the setting or
 by the different attacks: a large difference suggests a leak, but does not prove it.
 
-## "Perfect" robustness
+Training with a very large budget: ["Perfect" robustness](perfect-robustness.md).
+
+## Reproduce
+
+    python studies/transductive.py run
+    edgeproof reproduce run self-training-cora self-training-cora-5
+    edgeproof reproduce run self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5
+    python studies/transductive.py
+
+The first command runs the sweeps of the memorizing defence (`studies/memorizing_transductive.toml` and
+`studies/memorizing_inductive.toml`), which store their results in `results/transductive`. The results of `edgeproof reproduce`
+are in `results/experiments`. The last command writes this page. The stored results of the memorizing defence were computed by
+
+{commands}
+"""
+
+
+PERFECT_TEXT = """# "Perfect" robustness in the transductive setting
+
+GPRGNN that is trained against as many flips as edges loses almost no accuracy in the transductive setting, as the paper
+reports. This setting [cannot show that it is robustness](transductive.md) rather than memory of the clean graph.
 
 GPRGNN with self-training and training against PGD (50 steps) with as many flips as edges: test accuracy under attack by the
-fraction of flipped edges, with the paper's numbers in brackets (tables `app_adv_causes_overfitting*`):
+fraction of flipped edges, with the paper's numbers in brackets ([all budgets](reproduction.md?q=overfitting)):
 
 {perfect}
 
@@ -401,19 +420,10 @@ are the worst (76.8 % correct), which may partly explain why our numbers are bel
 
 ## Reproduce
 
-    python studies/transductive.py run
-    edgeproof reproduce run self-training-cora self-training-cora-5
-    edgeproof reproduce run self-training-citeseer self-training-citeseer-5 --seed 0 --seed 1 --seed 5
     edgeproof reproduce run perfect-cora perfect-cora-ml perfect-citeseer perfect
     python studies/transductive.py
-
-The first command runs the sweeps of the memorizing defence (`studies/memorizing_transductive.toml` and
-`studies/memorizing_inductive.toml`), which store their results in `results/transductive`. The results of `edgeproof reproduce`
-are in `results/experiments`. The last command writes this page. The stored results of the memorizing defence were computed by
-
-{commands}
 """
 
 
 if __name__ == "__main__":
-    command_line(PAGE, page, jobs, STORE)()
+    command_line(PAGE, page, jobs, STORE, other_files)()

@@ -56,6 +56,14 @@ class TestNavigation:
         assert {f"edgeproof.{name}" for name in [*public, "propagation", "report", "losses"]} <= documented
 
 
+def test_faq_links_every_warning() -> None:
+    faq, warnings_page = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("faq.md", "warnings.md"))
+    linked = re.findall(r"^- \[(EP\d+): .+\]\(warnings\.md#(ep\d+)\)$", site_hooks.with_warnings(faq), re.MULTILINE)
+    codes = re.findall(r"^## (EP\d+):", warnings_page, re.MULTILINE)
+    assert len(codes) > 20
+    assert linked == [(code, code.lower()) for code in codes]
+
+
 class TestExternalResources:
     def test_configuration_uses_no_external_resources(self) -> None:
         assert SETTINGS["theme"]["font"] is False
@@ -143,7 +151,7 @@ class TestDocstrings:
                 continue
             text = re.sub(r"```pycon\n.*?```", "", item.docstring.value, flags=re.DOTALL)
             assert not re.search(r":[a-z]+:`|^\s*\.\. [a-z]+::|^\s*>>>", text, re.MULTILINE), item.path
-            found += markdown.reset().convert(text).count("<math")  # raises for what MathML cannot be made of
+            found += markdown.reset().convert(text).count("<math")  # raises for a formula without a MathML form
         assert found > 100
 
 

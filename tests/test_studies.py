@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -50,6 +51,7 @@ def load(name: str) -> ModuleType:
         "logit_scale",
         "nondeterminism",
         "robust_training",
+        "time_and_memory",
         "transductive",
         "worst_case",
     ],
@@ -57,6 +59,8 @@ def load(name: str) -> ModuleType:
 def test_page_matches_stored_results(name: str) -> None:
     study = load(name)
     assert study.PAGE.read_text(encoding="utf-8") == study.page(), f"run python studies/{name}.py"
+    for file, content in study.other_files().items() if hasattr(study, "other_files") else ():
+        assert study.PAGE.with_name(file).read_text(encoding="utf-8") == content, f"run python studies/{name}.py"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,19 @@ def test_stored_results_of_sturdy_have_the_settings_of_the_preset() -> None:
         mean(study.percent(run, study.TEST[title]) for run in runs.values()) for title in ("clean", "LR-BCD")
     )
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    assert f"{clean:.1f} clean and {attacked:.1f} under LR-BCD" in page
+    assert f"| `sturdy` | APPNP | {clean:.1f} | {attacked:.1f} |" in page
+
+
+def test_fitted_formula_recovers_exact_coefficients() -> None:
+    study = load("time_and_memory")
+    sizes = [(1, 2, 3, 1), (2, 3, 1, 2), (5, 1, 1, 3), (1, 7, 2, 1)]
+    rows: list[dict[str, Any]] = [dict(zip(("nodes", "edges", "block", "K"), size, strict=True)) for size in sizes]
+    for terms in (study.memory_terms, study.time_terms):
+        for row in rows:
+            row["ours"] = {"ms": sum(factor * term for factor, term in zip((2.0, 0.5, 3.0), terms(row), strict=True))}
+        coefficients, error = study.fit(rows, terms, "ms")
+        assert coefficients == pytest.approx([2.0, 0.5, 3.0])
+        assert error == pytest.approx(0, abs=1e-12)
 
 
 def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

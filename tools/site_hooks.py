@@ -1,4 +1,4 @@
-"""MkDocs hooks: formulas, and pages generated from other files."""
+"""MkDocs hooks: formulas, searchable tables, and pages generated from other files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from site_math import MathExtension
+from site_tables import data_script, with_tables
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 # Pages without a file in docs/.
@@ -19,6 +21,8 @@ GENERATED = ("index.md", "changelog.md", "reference/cli.md")
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 _MOVED = {"CHANGELOG.md": "changelog.md"}
+_EVERY_WARNING = "<!-- every warning -->"
+_WARNING = re.compile(r"^## (?P<title>EP\d+.*?) \{ #(?P<anchor>\w+) \}$", re.MULTILINE)
 _MARKUP = re.compile(r"\[bold\](.*?)\[/\]", re.DOTALL)
 
 
@@ -29,7 +33,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages, and the data of tables as scripts."""
     from mkdocs.structure.files import File
 
     contents = {
@@ -40,7 +44,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     assert set(contents) == set(GENERATED)
     for path, content in contents.items():
         files.append(File.generated(config, path, content=content))
+    for file in [file for file in files if file.src_uri.endswith(".csv")]:
+        script = data_script(file.src_uri, file.content_string)
+        files.append(File.generated(config, f"{file.src_uri}.js", content=script))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Insert the list of all warnings."""
+    return with_warnings(markdown)
+
+
+def with_warnings(text: str) -> str:
+    """Return a page with links to all sections of docs/warnings.md in place of ``<!-- every warning -->``."""
+    if _EVERY_WARNING not in text:
+        return text
+    titles = _WARNING.findall((ROOT / "docs" / "warnings.md").read_text(encoding="utf-8"))
+    return text.replace(_EVERY_WARNING, "\n".join(f"- [{title}](warnings.md#{anchor})" for title, anchor in titles))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show CSV files as tables."""
+    return with_tables(html, "/".join([".."] * page.file.src_uri.count("/")) or ".")
 
 
 def from_root(text: str) -> str:

@@ -22,7 +22,7 @@ def require_matplotlib() -> None:
     """Raise unless matplotlib is installed.
 
     Raises:
-        ImportError: If it is missing; the message says how to install it.
+        ImportError: If it is missing; the message contains the command that installs it.
     """
     try:
         import matplotlib  # noqa: F401

@@ -28,7 +28,7 @@ from edgeproof.graph import degree
 _MAX_NODES = 1 << 62
 
 NO_FLIPS = (
-    "the budget allows no flip, so the accuracy is the clean accuracy and says nothing about robustness. Use a larger epsilon "
+    "the budget allows no flip, so the accuracy is the clean accuracy, not a measure of robustness. Use a larger epsilon "
     "or local budget, or fewer constraints"
 )
 

@@ -81,7 +81,7 @@ def build(name: str, data: Data) -> nn.Module:
 
 
 def check_result(result: ep.attacks.AttackResult, data: Data, nodes: Tensor, model: nn.Module) -> None:
-    """Check that the flips keep the budget, the graph differs in exactly these flips, and the reported numbers are right."""
+    """Check that the flips keep the budget, the graph differs in exactly these flips, and the reported numbers are correct."""
     result.budget.check(result.flips)
     ep.check_data(result.data)
     assert result.data.get("edge_weight") is None

@@ -1,4 +1,4 @@
-"""Every attack under constraints and costs: results are permitted, searches are exact where they claim to be."""
+"""Every attack under constraints and costs: flips are permitted, and exact searches find the optimum."""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ def test_interrupted_evaluation_resumes_to_the_same_result(run: Run, model: str)
 
 
 @pytest.mark.parametrize("command", [("evaluate", "--attack", "DICE"), ("attack", "--attack", "DICE")])
-def test_budgets_that_say_nothing_give_warnings(run: Run, model: str, command: tuple[str, ...]) -> None:
+def test_budgets_without_flips_and_above_all_edges_give_warnings(
+    run: Run, model: str, command: tuple[str, ...]
+) -> None:
     code, _, err = run(*command, "--model", model, "-e", "0.00001", "-e", "5", "-q")
     assert code == 0
     assert "warning: EP007: at epsilon 1e-05, the budget allows no flip" in err

@@ -37,7 +37,7 @@ def contents() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("command", TESTS)
-def test_tests_of_a_model_write_to_no_input(run: Run, model: Path, command: str) -> None:
+def test_attack_evaluate_and_certify_reject_outputs_that_are_inputs(run: Run, model: Path, command: str) -> None:
     before = contents()
     for out in ("model.safetensors", "link", "folder/model.safetensors", "model.safetensors.json", "graph.npz"):
         code, _, err = run(command, "--model", str(model), *TESTS[command], "--out", out, "-q")
@@ -66,7 +66,7 @@ def test_derived_names_of_outputs_are_checked(run: Run, model: Path, command: st
     assert contents() == before
 
 
-def test_train_and_pages_write_to_no_input(run: Run, model: Path, tmp_path: Path) -> None:
+def test_train_and_pages_reject_outputs_that_are_inputs(run: Run, model: Path, tmp_path: Path) -> None:
     Path("store").mkdir()
     Path("store/csbm-attack.jsonl").touch()
     before = contents()

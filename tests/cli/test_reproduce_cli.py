@@ -196,8 +196,10 @@ def test_stand_in_tables_are_not_compared_with_the_paper(tmp_path: Path) -> None
     assert "tab:arxiv_stand_in" in run("reproduce", "list", *options)
     run("reproduce", "show", "--page", str(tmp_path / "page.md"), *options)
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert page.count("stand_in") == 0, "stand-ins are not in the summary"
-    assert "## Stand-in for table 11: a SYNTHETIC graph" in page
+    assert "`tab:arxiv_stand_in`" not in page, "stand-ins are not in the summary"
+    assert "SYNTHETIC graph" in page
+    cells = (tmp_path / "page.csv").read_text(encoding="utf-8").splitlines()
+    assert [line for line in cells if line.startswith("tab:arxiv_stand_in,")] == lines
     with pytest.raises(ValueError, match="expected tables of the paper, got stand-ins only"):
         run("reproduce", "summary", "tab:arxiv_stand_in", *options)
 
@@ -239,17 +241,20 @@ def test_unknown_options_are_usage_errors(arguments: str) -> None:
     assert CliRunner().invoke(app, ["reproduce", *arguments.split()]).exit_code == 2
 
 
-def test_page_contains_stored_results_only(store: Store, tmp_path: Path) -> None:
+def test_page_counts_cells_and_csv_file_lists_them(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "page[bold].md"
     assert f"wrote {path}" in run("reproduce", "show", "--page", str(path), "--store", str(store.root))
     text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    assert "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | strict |" in text
-    assert "| citeseer | GCN | regular | clean | 72.0 ± 2.5 | 72.0 ± 0.0 | 72.0 ± 0.0 | matched | matched |" in lines
+    assert "| `tab:results` | Citeseer: attacks and certificates, regular and adversarial training | 128 |" in text
+    assert "[All numbers as CSV](page[bold].csv)" in text
+    with (tmp_path / "page[bold].csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0].values())[:8] == [
+        *("tab:results", "citeseer", "GCN", "regular", "clean", "72.0 ± 2.5", "72.0 ± 0.0", "72.0 ± 0.0"),
+    ]
     # The store has only clean accuracies: of the first table, and of other tables with the same rows.
-    cells = [line for line in lines if line.startswith("| citeseer | ")]
-    assert cells
-    assert all(" | clean | " in line for line in cells)
+    assert {line["measured"] for line in lines if line["strict"] != "-"} == {"clean"}
+    assert {line["verdict, strict"] for line in lines if line["measured"] != "clean"} <= {"not run", "not compared"}
 
 
 def test_dry_run_runs_nothing(store: Store) -> None:
@@ -311,10 +316,12 @@ def test_page_lists_results_of_several_models(tmp_path: Path) -> None:
         put(store, measurement, accuracies(measurement, 0.5), **notes)
     page = tmp_path / "page.md"
     run("reproduce", "show", "--page", str(page), "--store", str(tmp_path))
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert "- citeseer GAT, regular, strict, seed 0: LRBCD, PRBCD; clean" in lines
+    assert "2 trainings have results of more than one model" in page.read_text(encoding="utf-8")
+    with (tmp_path / "page-retrained.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.reader(file))
+    assert ["citeseer GAT, regular, strict, seed 0", "LRBCD, PRBCD; clean"] in lines
     # A result without the hash of its model may be of a different model.
-    assert "- citeseer APPNP, regular, strict, seed 0: LRBCD; clean (?)" in lines
+    assert ["citeseer APPNP, regular, strict, seed 0", "LRBCD; clean (?)"] in lines
     listed = run("results", "export", "--store", str(tmp_path), "--kind", "clean", "--model", "GAT").splitlines()
     assert listed[1].endswith(",aaaaaaaa")
 

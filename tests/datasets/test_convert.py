@@ -38,7 +38,7 @@ def test_all_problems_are_in_one_error() -> None:
         ("merge_duplicates", [(0, 1), (1, 0), (1, 0)], "merged 1 repeated edges"),
     ],
 )
-def test_each_fix_says_how_many_edges_changed(fix: str, edges: list[tuple[int, int]], message: str) -> None:
+def test_each_fix_reports_the_number_of_changed_edges(fix: str, edges: list[tuple[int, int]], message: str) -> None:
     with pytest.raises(ValueError, match=f"pass {fix}=True .--{fix.replace('_', '-')}.$"):
         from_edges(edges, np.eye(3), **{name: True for name in ALL if name != fix})
     with pytest.warns(DatasetWarning, match=f"EP301: the graph: {message} "):

@@ -103,13 +103,13 @@ def interrupt_after(model: torch.nn.Module, calls: int) -> None:
     model.register_forward_pre_hook(hook)
 
 
-def test_standard_suite_interrupted_again_and_again_ends_with_the_same_result(
+def test_repeatedly_interrupted_standard_suite_gives_the_same_result(
     split: Split, tmp_path: Path, small_suite: None
 ) -> None:
     path, interrupts, finished = tmp_path / "evaluation.checkpoint", 0, None
     while finished is None:
         model = ep.models.build("GCN", 21, 2, seed=0)
-        # Every finished search is evaluated once more.
+        # Every finished search is evaluated again.
         interrupt_after(model, 18 + num_finished(path))
         before = num_finished(path)
         try:

@@ -220,6 +220,6 @@ def test_new_model_option_keeps_identities() -> None:
 
 
 def test_changed_default_makes_identities_explicit() -> None:
-    # What an identity omits has the frozen default, whatever the default of the code is.
+    # Omitted settings have the frozen default, even if the default in the code differs.
     assert non_default("TrainConfig", {"patience": 100}, {"patience": 100}) == {"patience": 100}
     assert non_default("TrainConfig", {"patience": 200}, {"patience": 100}) == {}

@@ -1,4 +1,4 @@
-"""What the paper's tables and figures need."""
+"""Measurements behind the paper's tables and figures."""
 
 from __future__ import annotations
 

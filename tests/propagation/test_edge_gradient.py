@@ -122,7 +122,7 @@ def all_pairs(nodes: int) -> Tensor:
 
 
 def by_autograd(model: nn.Module, data: Data, nodes: Tensor, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and gradient at all pairs, each an edge of its own weight."""
+    """Loss and gradient with respect to the weights of all pairs, by autograd."""
     n = data.num_nodes
     u, v = all_pairs(n)
     adjacency = torch.zeros(n, n, dtype=torch.float64)

@@ -97,7 +97,7 @@ def all_pairs(nodes: int) -> Tensor:
 
 
 def by_autograd(model: nn.Module, data: Data, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss and its gradient at all pairs, each an edge of its own weight."""
+    """Loss and gradient with respect to the weights of all pairs, by autograd."""
     n = int(data.num_nodes or 0)
     u, v = all_pairs(n)
     clean, start = torch.zeros(2, n, n, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Models with a training objective of their own."""
+"""Models that define their training objective."""
 
 from __future__ import annotations
 

@@ -59,8 +59,7 @@ class RecordedSteps:
         block: Example block. Blocks of later runs must have the same ``nodes``, and the same pairs if they are not
             resampled.
         steps: Example settings. Later runs may differ in the learning rate, and in the count if it is on the same side
-            of
-            ``options.early_steps``.
+            of ``options.early_steps``.
         options: Tuning options.
         keep_best: Whether to keep the block of lowest accuracy.
         capacity: Maximum number of pairs of non-zero weight. If it is half of ``steps.block_size``, only the largest weights

@@ -32,7 +32,7 @@ class RecordingOptions:
         capacity_per_flip: Minimum capacity per flip of the budget.
         min_steps: Minimum number of steps for recording, if the recording can serve several runs.
         min_steps_once: Minimum number of steps for recording, if the recording can serve only one run.
-        part_starts: First step of each part of a run; parts have capacities of their own.
+        part_starts: First step of each part of a run; each part has its own capacity.
         check_every: Number of steps between checks for failures; each check is a host-device sync.
         table_ratio: A table of the scores of all pairs is computed if at least one in ``table_ratio`` entries is needed.
         max_dense_nodes: Maximum number of nodes for a dense adjacency matrix.
@@ -100,7 +100,7 @@ class Outcome:
 
 
 class Recording:
-    """Recorded steps of one kind, in parts with capacities of their own.
+    """Recorded steps of one kind, in parts with separate capacities.
 
     Args:
         options: Tuning options.

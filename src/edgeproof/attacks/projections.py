@@ -201,7 +201,7 @@ def fixed_point_budget(budget: Budget, num_nodes: int, num_pairs: int, device: t
     Args:
         budget: The budget.
         num_nodes: Number of nodes of the graph.
-        num_pairs: Number of pairs to project, an upper bound of what can be spent.
+        num_pairs: Number of pairs to project, an upper bound on the number of flips.
         device: Device of the result.
 
     Returns:

@@ -136,7 +136,8 @@ Protocol = Annotated[
     str,
     typer.Option(
         help="Protocol of inductive splits: strict (no test node is in a graph used in training), or as_released (the "
-        "splits of the paper's released scripts, where GPRGNN has seen most test nodes; only to compare with the paper).",
+        "splits of the paper's released scripts, where most test nodes of GPRGNN are training or validation nodes; only to "
+        "compare with the paper).",
         autocompletion=complete(PROTOCOLS),
     ),
 ]

@@ -26,7 +26,7 @@ _LARGE_SCALE = 1000.0
 _LOW_HOMOPHILY = 0.1
 # Fraction of nodes above which a sign of trouble is worth mentioning.
 _SHARE = 0.05
-# A feature that tells so many labels correctly may be the label itself.
+# A feature that determines at least this fraction of the labels may be the label itself.
 _LEAK = 0.99
 
 
@@ -243,9 +243,9 @@ def _num_distinct_rows(x: Tensor) -> int:
 
 
 def _leaking_features(x: Tensor, y: Tensor) -> list[int]:
-    """Return features of few values of which each occurs in (nearly) one class only, and together tell all classes.
+    """Return features with few distinct values, each of which (nearly) determines the class.
 
-    A feature of as many values as nodes, such as an id, tells nothing.
+    Features with a different value at every node, such as ids, are not among them.
     """
     known = y != UNKNOWN
     classes = int(y.max()) + 1 if bool(known.any()) else 0
@@ -254,7 +254,7 @@ def _leaking_features(x: Tensor, y: Tensor) -> list[int]:
     found = []
     labels, labelled = y[known], x[known]
     for number, column in enumerate(labelled.T):
-        # Most features of citation graphs are 0 nearly everywhere: a look at a few nodes is enough.
+        # Most features of citation graphs are 0 nearly everywhere: a sample of nodes suffices.
         if column[:1000].unique().numel() > 4 * classes:
             continue
         unique, value = column.unique(return_inverse=True)

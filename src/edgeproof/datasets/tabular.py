@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 SUFFIXES = (".csv", ".parquet")
 _EDGE_COLUMNS = ("source", "target", "weight")
-# Columns of the table of nodes that are no features.
+# Columns of the table of nodes other than features.
 _NODE_COLUMNS = ("id", "label", "split")
 
 
@@ -73,7 +73,7 @@ def read_tables(path: Path) -> Data:
 
 
 def table_files(path: Path) -> tuple[Path, Path]:
-    """Return the tables of edges and nodes, both of which exist."""
+    """Return the paths of the tables of edges and nodes; raise unless both files exist."""
     if path.is_dir():
         found = [path / f"edges{suffix}" for suffix in SUFFIXES if (path / f"edges{suffix}").is_file()]
         if not found:

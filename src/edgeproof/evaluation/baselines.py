@@ -69,7 +69,7 @@ def mlp_accuracy(split: Split, data: Data, nodes: Nodes, *, labels: Tensor | Non
     num_classes = int(max(view.data.y[view.nodes].max() for view in (split.train, split.val))) + 1
     model = build("MLP", features.size(1), num_classes, seed=seed).to(features.device, features.dtype)
     with warnings.catch_warnings():
-        # They would read like warnings about the evaluated model.
+        # Users would mistake them for warnings about the evaluated model.
         warnings.simplefilter("ignore", TrainingWarning)
         train(model, split, seed=seed, progress=False)
     return float(losses.accuracy(predict(model, data)[ids], data.y[ids] if labels is None else labels))

@@ -247,7 +247,7 @@ class Sweep:
             for label in labels:
                 if labels.count(label) > 1:
                     raise ValueError(
-                        f"expected {kind} with distinct names, got {label!r} twice: give each a name of its own"
+                        f"expected {kind} with distinct names, got {label!r} twice: give each a different name"
                     )
         keys = {key_of({"kind": chosen.kind, **chosen.entries}) for chosen in self.measurements}
         if len(keys) < len(self.measurements):

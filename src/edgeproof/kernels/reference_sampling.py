@@ -15,7 +15,7 @@ from edgeproof.kernels.reference_pairs import unrank_pairs
 
 # Constants of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 STEP, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# Draws from this number on decide about edges; the ones before are gaps between added pairs.
+# Draws with at least this number decide which edges are deleted; lower numbers are gaps between added pairs.
 FIRST_EDGE_DRAW = 1 << 40
 
 

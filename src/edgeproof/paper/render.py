@@ -18,6 +18,7 @@ from edgeproof.paper.tables import Table
 PROTOCOLS = ("as_released", "strict")
 _COLOURS = {"matched": "green", "better": "cyan", "worse": "red", "not run": "dim", "not compared": "none"}
 _SUMMARY_TITLES = ("table", "about", "protocol", "cells", "matched", "better", "worse", "not run", "differ")
+_TOTAL_TITLES = ("protocol", "cells", "matched", "better", "worse", "not run", "differ")
 Place = tuple[PaperRow, PaperColumn]
 
 
@@ -181,52 +182,108 @@ def _lines(cells: Sequence[ComparedCell]) -> list[list[str]]:
     ]
 
 
-def page(comparisons: list[TableComparison], several: Mapping[Provenance, Sequence[Sequence[str]]]) -> str:
-    """Return a Markdown page: the number of matching cells, and every cell that has been run.
+def page(
+    comparisons: list[TableComparison], several: Mapping[Provenance, Sequence[Sequence[str]]], stem: str
+) -> dict[str, str]:
+    """Return a Markdown page with the number of matching cells, and CSV files with all cells.
 
     Args:
         comparisons: The tables.
         several: Trainings with results of more than one model; see :func:`several_models`.
+        stem: Name of the page without its suffix; names of the CSV files begin with it.
+
+    Returns:
+        The content of each file by its name.
     """
+    files = {f"{stem}.csv": export(comparisons, "csv")}
+    if several:
+        lines = [[str(run), "; ".join(", ".join(kinds) for kinds in models)] for run, models in several.items()]
+        files[f"{stem}-retrained.csv"] = as_text(("training", "results by model"), lines, "csv")
+    return {f"{stem}.md": _page(comparisons, len(several), stem), **files}
+
+
+def _page(comparisons: list[TableComparison], num_several: int, stem: str) -> str:
     fast = any(comparison.fast for comparison in comparisons)
-    summed = _summary_lines([comparison for comparison in comparisons if comparison.table.stands_for is None])
+    printed = [comparison for comparison in comparisons if comparison.table.stands_for is None]
+    totals = [_total(printed, protocol) for protocol in PROTOCOLS]
     fewer = ", ".join(f"those of {model} use {samples:,}" for model, samples in FEWER_SAMPLES.items())
     lines = [
-        "# Comparison with the paper, cell by cell",
+        "# Comparison with the paper, number by number",
         "",
-        "Written by `edgeproof reproduce show --page` from the store `results/experiments`, which records the command and",
-        "machine of every result.",
+        _conclusion(printed),
         "",
-        "- A cell *matches* if our mean is within two of the paper's standard errors. It *differs* if the difference exceeds",
+        as_text(_TOTAL_TITLES, totals, "markdown").rstrip(),
+        "",
+        "- A number *matches* if our mean is within two of the paper's standard errors. It *differs* if the difference exceeds",
         "  two standard errors of the difference.",
         "- `as_released` uses the splits of the released scripts, for comparison with the paper. Draw conclusions from",
         "  `strict`.",
         f"- Certificates use {SAMPLES:,} samples; {fewer}.",
+        "- A number that several tables print is counted once per table.",
+        "- Rows of `*_stand_in` are measured on a SYNTHETIC graph of ogbn-arxiv's size; they are not results on ogbn-arxiv.",
         *(["", "**The fast version: few epochs, weak attacks, one seed.**"] if fast else []),
         "",
-        as_text(_SUMMARY_TITLES, [[f"`{label}`", *rest] for label, *rest in summed], "markdown").rstrip(),
+        "## All numbers",
+        "",
+        f"[All numbers as CSV]({stem}.csv)",
+        "",
+        "## Numbers by table",
+        "",
+        "Matched / better / worse / not run / differ:",
+        "",
+        as_text(("table", "about", "cells", *PROTOCOLS), _counts_by_table(printed), "markdown").rstrip(),
     ]
-    for comparison in comparisons:
-        run = [cell for cell in comparison.cells if any(mean is not None for mean in cell.ours.values())]
-        if run:
-            shown = as_text(_titles(fast=fast), _lines(run), "markdown").rstrip()
-            lines += ["", f"## {comparison.table.title}", "", shown]
-    if several:
+    if num_several:
         lines += [
             "",
-            "## Trained more than once",
+            "## Models trained more than once",
             "",
-            "The repository does not contain the models, so later measurements use retrained ones. Random numbers differ",
-            "between GPU and CPU, and rounding differs between CPUs, numbers of threads and versions of the code; both can",
-            "change the last epoch of training by hundreds. The results listed here belong to more than one model (see the",
-            "column `weights` of `edgeproof results show`); a question mark means that the model was not recorded.",
+            "The repository does not contain the models, so later measurements use retrained ones.",
+            f"{num_several} trainings have results of more than one model. Random numbers differ between GPU and CPU, and",
+            "rounding differs between CPUs, numbers of threads and versions of the code; both can change the last epoch of",
+            "training by hundreds. In the table, a semicolon separates models, and a question mark means that the model was",
+            "not recorded.",
             "",
-            *(
-                f"- {provenance}: {'; '.join(', '.join(kinds) for kinds in models)}"
-                for provenance, models in several.items()
-            ),
+            f"[Trainings with more than one model as CSV]({stem}-retrained.csv)",
         ]
+    lines += [
+        "",
+        "## Reproduce",
+        "",
+        "    edgeproof reproduce run all",
+        "    edgeproof reproduce show --page docs/reproduction.md",
+        "",
+        "The second command runs nothing. It writes this page and its CSV files from the store `results/experiments`, which",
+        "records the command and machine of every result.",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _conclusion(comparisons: Sequence[TableComparison]) -> str:
+    everything = _sum_of(comparisons)
+    run = len(everything.cells) - everything.counts("strict")["not run"]
+    differing = [everything.num_differing(protocol) for protocol in PROTOCOLS]
+    return (
+        f"Of {run:,} printed numbers that have been run, {differing[0]} differ from ours with the splits of the released\n"
+        f"scripts, and {differing[1]} with unseen test nodes."
+    )
+
+
+def _total(comparisons: Sequence[TableComparison], protocol: str) -> list[str]:
+    everything = _sum_of(comparisons)
+    counts = [len(everything.cells), *everything.counts(protocol).values(), everything.num_differing(protocol)]
+    return [f"`{protocol}`", *map(str, counts)]
+
+
+def _counts_by_table(comparisons: Sequence[TableComparison]) -> list[list[str]]:
+    lines = []
+    for comparison in comparisons:
+        counts = [
+            " / ".join(map(str, [*comparison.counts(protocol).values(), comparison.num_differing(protocol)]))
+            for protocol in PROTOCOLS
+        ]
+        lines.append([f"`{comparison.table.label}`", comparison.table.about, str(len(comparison.cells)), *counts])
+    return lines
 
 
 def several_models(store: Store, *, fast: bool = False) -> dict[Provenance, list[list[str]]]:

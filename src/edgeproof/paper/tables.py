@@ -18,7 +18,7 @@ class Table:
         label: Label in the paper's source.
         number: Number in the paper; None for a table that the paper does not have.
         nickname: A short name.
-        about: What it shows.
+        about: Subject.
         stands_for: Label of the table that this one repeats on a generated graph of the size of ogbn-arxiv.
         numbers: The numbers; None for those of the paper under this label.
     """
@@ -44,7 +44,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The number and what the table shows."""
+        """The number and the subject of the table."""
         return f"Table {self.number}: {self.about}" if self.number else self.about
 
     @property

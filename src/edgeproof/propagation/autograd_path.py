@@ -110,7 +110,7 @@ class AutogradPath:
         self._empty = torch.empty(0, dtype=data.x.dtype, device=data.x.device)
 
     def run(self, pairs: Tensor, flip: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and logits with every pair in the graph as an edge of its own weight, differentiable in ``flip``."""
+        """Return loss and logits of the graph with each pair as a weighted edge, differentiable in ``flip``."""
         edge_index = self.data.edge_index
         key = edge_index[0] * self.num_nodes + edge_index[1]
         both, flips = torch.cat([pairs, pairs.flip(0)], dim=1), torch.cat([flip, flip])

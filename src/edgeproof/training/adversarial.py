@@ -93,7 +93,7 @@ def make_threat(
 class Adversary:
     """Repeated attack on one model and one graph.
 
-    Everything that stays the same between epochs is prepared once: the graph, the budget, and on a GPU the recorded run of the
+    All parts that do not change between epochs are prepared once: the graph, the budget, and on a GPU the recorded run of the
     model.
 
     Args:

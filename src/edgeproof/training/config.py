@@ -28,16 +28,14 @@ class TrainConfig:
         lr: Learning rate of Adam.
         weight_decay: Weight decay of Adam.
         warmup_epochs: Number of clean epochs with cross-entropy before the main loop; at most ``max_epochs`` in a separate
-            warm-up. A separate warm-up is skipped if the main
-            run would only repeat it: without an attack and pseudo-labels, and with cross-entropy.
+            warm-up. A separate warm-up is skipped if the main run would only repeat it: without an attack and pseudo-labels,
+            and with cross-entropy.
         separate_warmup: Whether the warm-up is a separate run, as in the paper's released scripts: on the labelled
-            nodes
-            only, with the weight decay of label models, restored to its best epoch, and with its own optimizer. Otherwise its
-            epochs are the first ones of the run, with the same nodes, labels and optimizer.
+            nodes only, with the weight decay of label models, restored to its best epoch, and with its own optimizer. Otherwise
+            its epochs are the first ones of the run, with the same nodes, labels and optimizer.
         max_epochs: Maximum number of epochs of the main loop.
         min_epochs: Number of first epochs of the main loop that are ignored when the best epoch is chosen and do not
-            count towards patience. Does not
-            apply to label models.
+            count towards patience. Does not apply to label models.
         fine_tune_epochs: Maximum number of epochs of adversarial training after a separate warm-up, with a patience of
             half as many epochs; 0 to use ``max_epochs`` and ``patience``.
         patience: Number of epochs without a better validation result after which training stops; at most 200 in a separate

@@ -59,12 +59,11 @@ def train(
 
     Args:
         model: Module called as ``model(x, edge_index, edge_weight=None)``. If it has ``parameter_groups()``, the optimizer
-            uses them; if it has ``training_objective()``, training minimizes it
-            (see :class:`~edgeproof.models.WithObjective`).
+            uses them; if it has ``training_objective()``, training minimizes it (see
+            :class:`~edgeproof.models.WithObjective`).
         split: Training and validation nodes with their graphs.
         attack: Attack to train against, used with its own settings; ``LRBCD().for_training()`` has the paper's
-            settings for training. None
-            for clean training.
+            settings for training. None for clean training.
         epsilon: Global budget of the attack as a fraction of the edges at the target nodes.
         local: Local budget at each node as a fraction of its degree; None for no local budgets.
         count: Edges that ``epsilon`` is a fraction of; see :meth:`edgeproof.Budget.from_epsilon`. Default: as in the
@@ -75,16 +74,14 @@ def train(
             without training label models. Default: as in the preset (``"default"``: in adversarial training, if there
             are unlabelled nodes; ``"paper"``: False).
         preset: ``"default"``, settings that work across graphs and models; ``"paper"``; ``"sturdy"``, which includes
-            an attack,
-            budgets and label models; settings as a :class:`TrainConfig`; or your own :class:`Preset`.
+            an attack, budgets and label models; settings as a :class:`TrainConfig`; or your own :class:`Preset`.
         checkpoint: File for the state of the run. If it exists, the run resumes from it, with the same result as an
             uninterrupted run: bit for bit on a CPU; on a GPU up to rounding, which may change the last epoch.
         checkpoint_every: Number of epochs between two checkpoints.
         progress: Whether to draw a progress bar (on terminals only).
         observe: Function called with every :class:`Epoch` of the main run as soon as it is over, for example a
             :class:`~edgeproof.training.TensorBoardLog`. Not called for label models and a separate warm-up; a
-            restarted run
-            begins again at epoch 0.
+            restarted run begins again at epoch 0.
         settings: Settings that differ from the preset; see :class:`TrainConfig`.
 
     Returns:

@@ -36,7 +36,9 @@ def show(
         ),
     ] = None,
     output_format: Format = None,
-    page: Annotated[Path | None, typer.Option(help="Write a Markdown page of all tables.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write a Markdown page, and all cells as CSV files beside it.")
+    ] = None,
     fast: Fast = False,
     dataset: DatasetFilter = None,
     model: ModelFilter = None,
@@ -75,4 +77,8 @@ def _write_page(path: Path, store: Store, *, fast: bool) -> None:
 
     check_outputs([path], store.files())
     comparisons = [compare(table, store, fast=fast) for table in (*PAPER_TABLES, *STAND_INS)]
-    write_text(path, page(comparisons, several_models(store, fast=fast)))
+    files = page(comparisons, several_models(store, fast=fast), path.stem)
+    outputs = {path if name.endswith(".md") else path.with_name(name): text for name, text in files.items()}
+    check_outputs(list(outputs), store.files())
+    for output, text in outputs.items():
+        write_text(output, text)

@@ -89,8 +89,8 @@ class PaperFigure:
         label: Label in the paper's source, or a similar one.
         number: Number in the paper; None for a figure that the paper does not have.
         nickname: A short name.
-        about: What it shows.
-        content: What is drawn.
+        about: Subject.
+        content: Required measurements, and the function that draws them.
         seeds: Seeds of the models behind it.
         protocol: Protocol of the splits, where protocols differ; see :func:`edgeproof.splits.by_protocol`.
         caveat: Limitation to state in the caption.
@@ -107,7 +107,7 @@ class PaperFigure:
 
     @property
     def title(self) -> str:
-        """The number and what the figure shows."""
+        """The number and the subject of the figure."""
         return f"Figure {self.number}: {self.about}" if self.number else self.about
 
     @property
