@@ -200,9 +200,9 @@ def time_table() -> str:
 PAGE_TEXT = """# Attack strength
 
 Robust accuracies under PR-BCD or LR-BCD, including the paper's, are far from the worst case: the gradient attacks of the
-standard suite (`ep.evaluate(...)`) are {suite_difference} points from the paper's on average (negative: stronger). Our PR-BCD and
-LR-BCD are {paper_difference} points from the paper's, and PR-BCD is {pyg_difference} from PyG's `PRBCDAttack` on the same
-models and budgets. The suite now also has attacks by exact gains, which go further: [Worst case](worst-case.md).
+standard suite (`ep.evaluate(...)`) are {suite_difference} points from the paper's on average (negative: stronger). Our
+PR-BCD and LR-BCD are {paper_difference} points from the paper's, and PR-BCD is {pyg_difference} from PyG's `PRBCDAttack` on
+the same models and budgets. The suite now also has attacks by exact gains, which go further: [Worst case](worst-case.md).
 
 Accuracy in percent of regularly trained models under attack: mean and standard error over the inductive splits 0, 1 and 5. All
 test nodes are attacked at once.
