@@ -10,11 +10,12 @@ Every cell (model, split, budget, threat model) is a task of its own, so an inte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from _pages import DOCS, command_line, mean_and_error, provenance, study_store, table
+from _pages import DOCS, ROOT, command_line, mean_and_error, provenance, study_store, table
 
 from edgeproof.experiments import (
     AttackSpec,
@@ -35,6 +36,7 @@ from edgeproof.experiments.measurements import ADDED_ATTACKS
 
 STORE = study_store("worst_case")
 PAGE = DOCS / "worst-case.md"
+TIMES = ROOT / "results" / "benchmarks"
 GRAPHS = ("citeseer", "cora_ml", "pubmed", "amazon_photo", "sbm-dense")
 SEEDS = (0, 1, 5)
 EPSILONS = (0.05, 0.1, 0.25)
@@ -157,6 +159,20 @@ def page() -> str:
         ),
         stages=table(["graph", "model", "threat", "ε", *ADDED_ATTACKS, "seconds", "queries"], stage_rows(found)),
         ablation=table(["attack", "ε", "accuracy", "cells", "seconds"], ablation_rows(ablated)),
+        scaling=table(
+            [
+                "device",
+                "graph",
+                "nodes",
+                "targets",
+                "model",
+                "evaluator",
+                "µs per candidate",
+                "20 flips, seconds",
+                "queries",
+            ],
+            scaling_rows(),
+        ),
         commands=provenance([*records, *(record for _, _, record in ablated)]),
     )
 
@@ -235,6 +251,18 @@ def ablation_rows(found: list[tuple[str, WorstCase, Record]]) -> Iterator[list[s
                 yield [name, f"{epsilon:g}", f"{mean:.1f}", str(len(records)), f"{seconds:.1f}"]
 
 
+def scaling_rows() -> Iterator[list[str]]:
+    """Yield the measurements of benchmarks/exact_gains.py."""
+    for path in sorted(TIMES.glob("exact_gains-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for row in record["rows"]:
+            yield [
+                *(record["environment"]["device"], row["graph"], f"{row['nodes']:,}", f"{row['targets']:,}"),
+                *(row["model"], row["evaluator"], f"{1e6 * row['candidate_seconds']:.1f}"),
+                *(f"{row['attack_seconds']:.1f}", f"{row['queries']:,}"),
+            ]
+
+
 PAGE_TEXT = """# Worst case
 
 {conclusion}
@@ -261,8 +289,16 @@ Mean accuracy of single attacks on the models and threat models of the table abo
 
 {ablation}
 
+## Scaling
+
+Untrained models, a tenth of the nodes as targets. *20 flips*: `ExactGain` with a budget of 20. On graphs with too many pairs at
+the target nodes, its candidates are a random sample.
+
+{scaling}
+
 ## Reproduce
 
+    python benchmarks/exact_gains.py --device cuda
     python studies/worst_case.py run --device cuda --jobs 4 --threads 2
     python studies/worst_case.py
 

@@ -17,7 +17,7 @@ import torch
 from typer.testing import CliRunner
 
 import edgeproof as ep
-from edgeproof import models
+from edgeproof import datasets, models
 from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
 from edgeproof.experiments.execute import build_model
 from edgeproof.experiments.identity import key_of
@@ -154,6 +154,14 @@ def test_fitted_formula_recovers_exact_coefficients() -> None:
         coefficients, error = study.fit(rows, terms, "ms")
         assert coefficients == pytest.approx([2.0, 0.5, 3.0])
         assert error == pytest.approx(0, abs=1e-12)
+
+
+def test_benchmark_of_exact_gains_measures_small_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    found = load("exact_gains").measured("GCN", datasets.load("csbm"))
+    assert found["evaluator"] == "stack"
+    assert found["queries"] > 1000
+    assert 0 < found["candidate_seconds"] < found["attack_seconds"]
 
 
 def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ class ExactGain(Attack):
     """
 
     candidates: int = 20_000
-    refresh: int = 20
+    refresh: int = 10
     batch: int = 256
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class ExactGain(Attack):
         since_refresh = self.refresh
         while state.left.allows_flips:
             if since_refresh == self.refresh:
-                state.refresh()
+                state.refresh(state.left)
                 since_refresh = 0
             found = state.best(self.batch)
             if found is None or found[1] <= 0:

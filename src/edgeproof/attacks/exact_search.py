@@ -72,17 +72,12 @@ class ExactSearch(Refining):
             if not state.num_correct:
                 break
             if move % self.refresh == 0:
-                state.refresh()
+                state.refresh(budget)
             num_correct, saved = state.num_correct, state.snapshot()
             removed = self._removal(state, move, generator)
             if removed.size(1):
                 state.apply(removed)
-            # Without this, the flips that were taken back would be the best ones again.
-            banned = state.is_among(removed) & (
-                torch.rand(state.pairs.size(1), generator=generator, device=generator.device)
-                < (1.0 if move % 4 == 0 else 0.5)
-            )
-            emphasis = torch.rand(state.pairs.size(1), generator=generator, device=generator.device, dtype=torch.double)
+            banned, emphasis = self._variation(state, removed, move, generator)
             self._fill(state, banned, emphasis)
             trace.step(torch.tensor(state.num_correct / target.nodes.numel()))
             if state.num_correct > num_correct:
@@ -90,6 +85,19 @@ class ExactSearch(Refining):
             elif state.score < best:
                 best, best_flips = state.score, state.flips
         return best_flips
+
+    def _variation(
+        self, state: ExactState, removed: Tensor, move: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return the candidates that a move leaves out, and random factors on the change of the log margin of each.
+
+        Without them, the flips that were taken back would be the best ones again.
+        """
+        count, device = state.pairs.size(1), state.pairs.device
+        chance = torch.rand(count, generator=generator, device=device)
+        # A single flip is always replaced by another one.
+        banned = state.is_among(removed) & (chance < (1.0 if move % 4 == 0 else 0.5))
+        return banned, torch.rand(count, generator=generator, device=device, dtype=torch.double)
 
     def _fill(self, state: ExactState, banned: Tensor, emphasis: Tensor) -> None:
         while state.left.allows_flips:

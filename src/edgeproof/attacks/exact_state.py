@@ -118,9 +118,13 @@ class ExactState:
         self._scan_in_parts(pairs, collect)
         return torch.cat(found)
 
-    def refresh(self) -> None:
-        """Choose candidates anew, by the gradient in the current state, and compute all gains."""
-        self.pairs = self._choose()
+    def refresh(self, budget: Budget) -> None:
+        """Choose candidates anew, by the gradient in the current state, and compute all gains.
+
+        Args:
+            budget: Budget that candidates must fit: what is left, or all of it if flips may be taken back.
+        """
+        self.pairs = self._choose(budget)
         self._fresh = torch.zeros(self.pairs.size(1), dtype=torch.bool, device=self.pairs.device)
         self.known_losses = torch.zeros(self.pairs.size(1), dtype=torch.double, device=self.pairs.device)
         self.known_changes, self._cost = torch.zeros_like(self.known_losses), self.budget.cost(self.pairs)
@@ -211,17 +215,16 @@ class ExactState:
         inside: Tensor = contained(pairs.amin(dim=0) * n + pairs.amax(dim=0), self.flips[0] * n + self.flips[1])
         return inside
 
-    def _choose(self) -> Tensor:
+    def _choose(self, budget: Budget) -> Tensor:
         """Return candidates: the pairs of largest gradient at each target node, and of all pairs."""
-        # Candidates are chosen as if nothing was spent, because flips may be taken back.
-        target, left = self.target, self.budget
+        target = self.target
         gradient = self.engine(self.flips, target.ones(self.flips.size(1)))
         self.trace.phase("forward and backward")
         n, half = target.num_nodes, max(1, self._num_candidates // 2)
         # Current flips are candidates for the time after they are taken back.
-        chosen = [self.flips, self._at_targets(gradient, left, half)]
-        if num_usable_pairs(n, left) <= _MAX_SEARCHED:
-            chosen.append(top_candidates(gradient, half, left, exclude=self.flips).pairs)
+        chosen = [self.flips, self._at_targets(gradient, budget, half)]
+        if budget.allows_flips and num_usable_pairs(n, budget) <= _MAX_SEARCHED:
+            chosen.append(top_candidates(gradient, half, budget, exclude=self.flips).pairs)
         both = torch.cat(chosen, dim=1)
         key = (both.amin(dim=0) * n + both.amax(dim=0)).unique()
         self.trace.phase("candidates")
@@ -244,7 +247,11 @@ class ExactState:
         scores = gradient.logits.new_full((pairs.size(1),), -torch.inf)
         scores[valid] = gradient.at(pairs[:, valid])
         scores = scores.view(nodes.numel(), usable.numel())
-        share = min(usable.numel(), max(4, count // nodes.numel()))
+        share = min(usable.numel(), max(1, count // nodes.numel()))
         best = scores.topk(share, dim=1)
         found = torch.stack([nodes[:, None].expand_as(best.indices), usable[best.indices]]).flatten(1)
-        return found[:, best.values.flatten() > -torch.inf]
+        # Of more target nodes than candidates, those with the largest gradients.
+        first = best.values.flatten().topk(min(count, found.size(1))) if nodes.numel() > count else None
+        values = best.values.flatten() if first is None else first.values
+        found = found if first is None else found[:, first.indices]
+        return found[:, values > -torch.inf]

@@ -73,7 +73,7 @@ class NodeSelection(Attack):
 
     def run(self, target: Target, budget: Budget, *, generator: torch.Generator, trace: AttackTrace) -> Tensor:
         state = ExactState(target, budget, generator=generator, trace=trace, num_candidates=self.candidates)
-        state.refresh()
+        state.refresh(budget)
         options = self._options(state, target, budget)
         if options.members:
             flips = options.flips[:, select(options, budget, target.nodes.numel())]

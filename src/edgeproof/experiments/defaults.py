@@ -42,7 +42,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "crossovers": 30,
         "mutation_rate": 0.01,
     },
-    "ExactGain": {"candidates": 20000, "refresh": 20, "batch": 256},
+    "ExactGain": {"candidates": 20000, "refresh": 10, "batch": 256},
     "FGSM": {"loss": "tanh_margin"},
     "GreedyRBCD": {"steps": 400, "block_size": 500000, "loss": "tanh_margin"},
     "LRBCD": {"steps": 400, "block_size": 500000, "lr": 100.0, "samples": 20, "loss": "tanh_margin"},

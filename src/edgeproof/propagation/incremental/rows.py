@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 4
 # Nodes of the path on which the number of layers is measured.
 _PATH_LENGTH = 24
-# Rows computed at once, and candidates of the first batch, which measures the number of rows per candidate.
+# Copies computed at once, and candidates of the first batch, which measures the number of copies per candidate.
 _MAX_ROWS, _FIRST_BATCH = 1 << 17, 64
 
 
@@ -69,10 +69,12 @@ class RowsEvaluator:
         if only is not None:
             return self._with_target(only).scan(candidates)
         parts, start, size = [], 0, _FIRST_BATCH
+        # Every batch also runs the model on the graph itself, so that there should be as many copies as nodes.
+        limit = max(_MAX_ROWS, self._engine.num_nodes)
         while start < candidates.size(1):
-            rows, *part = self._scan_part(candidates[:, start : start + size])
+            copies, *part = self._scan_part(candidates[:, start : start + size])
             parts.append(part)
-            start, size = start + size, max(1, size * _MAX_ROWS // max(1, rows)) if rows * 2 > _MAX_ROWS else 4 * size
+            start, size = start + size, max(1, min(4 * size, size * limit // max(1, copies)))
         counts = [self._nodes.new_zeros(1), *(count for count, _, _ in parts)]
         positions = [self._nodes[:0], *(position for _, position, _ in parts)]
         margins = [self.margins[:0], *(margin for _, _, margin in parts)]
@@ -138,7 +140,7 @@ class RowsEvaluator:
         is_target = position >= 0
         margin = margins_of(logits[is_target].double(), self._engine.labels[position[is_target]])
         counts = torch.zeros(count, dtype=torch.long, device=device).index_add_(0, candidate, is_target.long())
-        return rows.numel(), counts, position[is_target], margin
+        return copies.numel(), counts, position[is_target], margin
 
     def _copies(self, pairs: Tensor) -> Tensor:
         """Return ``candidate * nodes + node`` of every copy, ascending."""
