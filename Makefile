@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m pytest
 # One process more than cores, because many tests wait for processes that they start.
 PARALLEL := -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test coverage smoke test-slow test-gpu lint types docs clean-accuracy clean
+.PHONY: help demo test coverage smoke test-slow test-gpu fuzz lint types docs clean-accuracy clean
 
 help:
 	@echo "make demo            train, attack and certify four models on a small generated graph; writes report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make smoke           the fast core of the test suite, in less than a minute"
 	@echo "make test-slow       tests at the paper's scale (real datasets, many minutes)"
 	@echo "make test-gpu        tests of GPU code; needs an NVIDIA GPU"
+	@echo "make fuzz            random attacks, certificates, kills, damaged files and bad inputs, for ten minutes"
 	@echo "make lint            formatting, lint and the layers of the packages"
 	@echo "make types           mypy"
 	@echo "make docs            build the documentation in site/ and check its links; open site/index.html"
@@ -52,6 +53,13 @@ test-gpu:
 	@$(PY) -c 'import torch; raise SystemExit(not torch.cuda.is_available())' || { echo "$(PY) finds no CUDA GPU"; exit 1; }
 	$(PY) -m pytest -m "not slow" tests/kernels tests/propagation/test_recorded_run.py \
 		tests/attacks/test_recorded.py tests/certificates/test_sampling.py
+
+# For example: make fuzz MINUTES=1 SEED=3 KINDS="attacks damage"
+MINUTES ?= 10
+SEED ?= 0
+FUZZ_OPTIONS = --minutes $(MINUTES) --seed $(SEED) $(if $(KINDS),--kinds $(KINDS)) $(if $(OUT),--out $(OUT))
+fuzz: $(INSTALLED)
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 PYTHONPATH=tools $(BIN)/python -m fuzz $(FUZZ_OPTIONS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

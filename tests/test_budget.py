@@ -104,6 +104,15 @@ def test_remaining_budget_after_flips() -> None:
     ("make", "message"),
     [
         (lambda data: ep.Budget(-1), "total to be an integer >= 0, got -1"),
+        (lambda data: ep.Budget(10**30), "total to be an integer from 0 to 4611686018427387904, got 1000"),
+        (
+            lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 1e308),
+            r"expected an epsilon that allows at most 4611686018427387904 flips, got 1e\+308 of 2 edges",
+        ),
+        (
+            lambda data: ep.Budget.from_epsilon(data, torch.tensor([0]), 0.1, local=10**30),
+            "expected local budgets of at most 4611686018427387904 flips",
+        ),
         (lambda data: ep.Budget(1.5), "total to be an integer >= 0, got 1.5"),
         (lambda data: ep.Budget(1, torch.tensor([0.5])), "1-D int64 tensor"),
         (lambda data: ep.Budget(1, torch.tensor([1, -2])), "got -2 at node 1"),

@@ -67,6 +67,7 @@ class Budget:
         return f"budget of {self.total:,} flips{local}{constraints}"
 
     def __post_init__(self) -> None:
+        check_int(0, total=self.total)
         check_int(0, _MAX_FLIPS, total=self.total)
         object.__setattr__(self, "total", int(self.total))
         if self.constraints is not None and not isinstance(self.constraints, Constraints):
@@ -296,7 +297,7 @@ def _local(data: Data, local: float | Tensor | None) -> Tensor | None:
             raise ValueError(f"expected one local budget per node, shape [{data.x.size(0)}], got {list(local.shape)}")
         return local.to(data.x.device)
     check_factor(local)
-    budgets = degree(data).double() * local
+    budgets = degree(data).double() * float(local)
     if bool((budgets > _MAX_FLIPS).any()):
         raise ValueError(
             f"expected local budgets of at most {_MAX_FLIPS} flips, got {float(budgets.max()):g} from {local:g}"

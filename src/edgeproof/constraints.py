@@ -66,6 +66,8 @@ class Constraints:
                 _check_selection(name, selection)
             object.__setattr__(self, name, selections)
         if isinstance(self.costs, tuple):
+            if len(self.costs) != 2:
+                raise ValueError(f"expected costs as a tuple of pairs and costs, got {len(self.costs)} values")
             _check_cost_table(*self.costs)
         elif self.costs is not None and not callable(self.costs):
             raise TypeError(
@@ -281,6 +283,8 @@ def _describe_function(function: object) -> str:
 
 
 def _check_cost_table(pairs: Tensor, costs: Tensor) -> None:
+    if not isinstance(pairs, Tensor) or pairs.dim() != 2:
+        raise ValueError(f"expected pairs of shape [2, pairs] and their costs, got {describe(pairs)}")
     if not isinstance(costs, Tensor) or costs.dtype != torch.long or costs.shape != pairs.shape[1:]:
         raise ValueError(f"expected one int64 cost per pair, shape {list(pairs.shape[1:])}, got {describe(costs)}")
     if costs.numel() and int(costs.min()) < 1:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgeproof._catalog import PROTOCOLS as PROTOCOLS
-from edgeproof._checks import check_data, check_int, check_nodes, check_seed
+from edgeproof._checks import check_data, check_int, check_nodes, check_seed, is_number
 from edgeproof._features import take_nodes
 from edgeproof._names import look_up, unknown_name
 from edgeproof._tables import Layout, Record, TabularResult
@@ -167,8 +167,8 @@ def inductive(
     >>> inductive(datasets.load("csbm"), seed=1)
     Split(inductive, train=40 (+803 unlabeled), val=40, test=99, rule='released', seed=1)
     """
-    if not 0 < test_share < 1:
-        raise ValueError(f"expected 0 < test_share < 1, got {test_share}")
+    if not is_number(test_share) or not 0 < test_share < 1:
+        raise ValueError(f"expected 0 < test_share < 1, got {test_share!r}")
     train, val, test = _draw(data, seed, train_per_class, val_per_class, rule, test_share)
     unlabeled = _complement(data, train, val, test)
     return _build(data, train, unlabeled, val, test, setting="inductive", rule=rule, seed=seed)

@@ -58,6 +58,29 @@ def test_interrupt_during_imports(module: str, arguments: tuple[str, ...], tmp_p
     assert not list(tmp_path.iterdir())
 
 
+SLOW_IMPORT = """
+import os, signal, time
+os.kill(os.getpid(), signal.SIGINT)
+{then}
+print("imported", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "printed"),
+    [("time.sleep(0.3)", "imported\n"), ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", "")],
+    ids=["one", "two"],
+)
+def test_imports_end_before_an_interrupt_unless_there_is_a_second_one(then: str, printed: str, tmp_path: Path) -> None:
+    """Triton aborts the process if it is imported again after an exception."""
+    (tmp_path / "own.py").write_text(SLOW_IMPORT.format(then=then))
+    command = ("attack", "--model", "own:build", "--dataset", "csbm")
+    process = subprocess.run(
+        [sys.executable, "-m", "edgeproof", *command], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (130, printed, "interrupted\n")
+
+
 @dataclass(frozen=True, kw_only=True)
 class InterruptedFlips(ep.attacks.RandomFlips):
     """Attack that the user interrupts in its second call, or later."""

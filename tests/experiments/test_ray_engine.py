@@ -288,7 +288,6 @@ def test_tasks_that_fit_no_node_are_reported(cluster: Any, store: Store) -> None
     cluster.remove_node(node)
 
 
-@pytest.mark.parametrize("scheme", ["", "ray://"])
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["silent", "web"])
 def test_other_servers_are_no_clusters(answer: bytes, store: Store) -> None:
     """Ray itself would try to connect for 20 seconds or more."""
@@ -308,6 +307,7 @@ def test_other_servers_are_no_clusters(answer: bytes, store: Store) -> None:
         thread.join()
 
 
+@pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_unreachable_cluster_is_reported_at_once(scheme: str, store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -1,1 +1,1 @@
-"""Randomized trials of the library: attacks, certificates, damaged files and killed writers. Run ``make fuzz``."""
+"""Randomized trials of the library: attacks, certificates, killed commands, damaged files, bad inputs. Run ``make fuzz``."""

@@ -125,7 +125,7 @@ class SmoothedSampler:
                 self._logits(graph, 1)
             graph_bytes += outputs.bytes
         limit = default_batch_bytes(self.data.x.device) if memory is None else memory * 1e9
-        return max(1, min(_MAX_BATCHED if self.batched else _MAX_UNBATCHED, int(limit / graph_bytes)))
+        return max(1, int(min(_MAX_BATCHED if self.batched else _MAX_UNBATCHED, limit / graph_bytes)))
 
     def _is_batchable(self) -> bool:
         """Whether two graphs in one batch get the same logits as each alone."""

@@ -17,32 +17,73 @@ INTERRUPTED = 130
 _DELAY = 0.01
 
 
+class CommandInterruptedError(Exception):
+    """A command was interrupted. The message states what is kept, if anything."""
+
+
 class _Interrupts:
-    """Handler of SIGINT that counts interrupts: compiled modules may replace KeyboardInterrupt by another exception."""
+    """Handler of SIGINT.
+
+    It counts interrupts, because compiled modules may replace KeyboardInterrupt by another exception. During an import it waits
+    for the end of the import, because compiled modules may abort the process if they are imported again after an exception; a
+    second interrupt ends the process at once.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self._timer: threading.Timer | None = None
+        self._is_repeated = False
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt."""
-        self.count += 1
-        raise KeyboardInterrupt
+        """Raise KeyboardInterrupt, or repeat the signal later during an import."""
+        is_repeated, self._is_repeated = self._is_repeated, False
+        self.count += not is_repeated
+        self.cancel()
+        if not _is_importing(frame):
+            raise KeyboardInterrupt
+        if self.count > 1 and not is_repeated:
+            os.write(2, b"interrupted\n")
+            os._exit(INTERRUPTED)
+        self._repeat_later()
 
     def unraisable(self, event: sys.UnraisableHookArgs, show: Callable[[Any], Any]) -> None:
         """Repeat an interrupt that arrived in a callback, where Python ignores exceptions; print other exceptions."""
         if isinstance(event.exc_value, KeyboardInterrupt):
-            # After the callback.
-            threading.Timer(_DELAY, _interrupt_main_thread).start()
+            self._repeat_later()
         else:
             show(event)
 
+    def _repeat_later(self) -> None:
+        self._timer = threading.Timer(_DELAY, self._repeat)
+        self._timer.daemon = True
+        self._timer.start()
 
-def _interrupt_main_thread() -> None:
-    if hasattr(signal, "pthread_kill"):
-        # Unlike interrupt_main, it also ends system calls.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    else:
-        _thread.interrupt_main()
+    @property
+    def is_pending(self) -> bool:
+        """Whether an interrupt will be repeated."""
+        return self._timer is not None
+
+    def cancel(self) -> None:
+        """Repeat no interrupt."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _repeat(self) -> None:
+        self._is_repeated = True
+        if hasattr(signal, "pthread_kill"):
+            # Unlike interrupt_main, it also ends system calls.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            _thread.interrupt_main()
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def run_interruptible(run: Callable[[], None], report: Callable[[Exception], None]) -> None:
@@ -62,8 +103,15 @@ def run_interruptible(run: Callable[[], None], report: Callable[[Exception], Non
     try:
         try:
             run()
+        except CommandInterruptedError as error:
+            raise KeyboardInterrupt(*error.args) from error
+        except SystemExit as stop:
+            # Typer ends with this status, without a message, if the interrupt arrived before the command started.
+            if interrupts.is_pending or (interrupts.count and stop.code == INTERRUPTED):
+                raise KeyboardInterrupt from stop
+            raise
         except Exception as error:
-            if interrupts.count and not isinstance(error, OSError):
+            if interrupts.is_pending or (interrupts.count and not isinstance(error, OSError)):
                 raise KeyboardInterrupt from error
             report(error)
     except KeyboardInterrupt as interrupt:
@@ -72,6 +120,7 @@ def run_interruptible(run: Callable[[], None], report: Callable[[Exception], Non
         print(str(interrupt) or "interrupted", file=sys.stderr, flush=True)
         sys.exit(INTERRUPTED)
     finally:
+        interrupts.cancel()
         sys.unraisablehook = hook
         if is_main:
             signal.signal(signal.SIGINT, handler)

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from edgeproof._names import nearest_name
-from edgeproof.cli._printing import print_line
+from edgeproof.cli._interrupts import CommandInterruptedError
 
 
 class LazyCommand(NamedTuple):
@@ -72,12 +72,11 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(target)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an interrupt ends it with one line on standard error and exit status 130."""
+        """Run the command; an interrupt becomes an exception that typer does not handle by itself."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            print_line(str(interrupt) or "interrupted")
-            raise typer.Exit(130) from None
+            raise CommandInterruptedError(str(interrupt)) from interrupt
 
 
 def lazy_app(name: str, help_text: str, commands: dict[str, LazyCommand], **settings: Any) -> typer.Typer:

@@ -140,7 +140,8 @@ def write_npz(data: Data, path: str | Path) -> None:
     for name, key in _NAMES.items():
         if name in data:
             arrays[key] = np.array(list(data[name]), dtype=np.str_)
-    arrays[_DIGEST] = np.array(_digest(arrays))
+    # First, because damage of the archive's directory can hide all later entries.
+    arrays = {_DIGEST: np.array(_digest(arrays)), **arrays}
     with replacing(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
