@@ -196,6 +196,18 @@ def test_edited_archive_does_not_match_its_digest(graph: Data, tmp_path: Path) -
     assert bool(read_npz(path).train_mask.all())
 
 
+def test_archive_whose_directory_lost_its_last_entries_is_rejected(graph: Data, tmp_path: Path) -> None:
+    """A wrong length of a comment hides all later entries: without the digest, labels and masks would be missing silently."""
+    path = tmp_path / "graph.npz"
+    graph.train_mask = torch.ones(7, dtype=torch.bool)
+    write_npz(graph, path)
+    content = path.read_bytes()
+    entry = content.rindex(b"PK\x01\x02", 0, content.rindex(b"PK\x01\x02"))
+    path.write_bytes(content[: entry + 32] + bytes([200]) + content[entry + 33 :])
+    with pytest.raises(ValueError, match="is damaged"):
+        read_npz(path)
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compressions_are_rejected(compression: int, graph: Data, tmp_path: Path) -> None:
     """Their decoders allocate dictionaries of a declared size."""
@@ -204,7 +216,7 @@ def test_other_compressions_are_rejected(compression: int, graph: Data, tmp_path
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(other, "w", compression) as copied:
         for name in archive.namelist():
             copied.writestr(name, archive.read(name))
-    with pytest.raises(ValueError, match=r"other.npz is rejected: expected adj_indptr stored or deflated"):
+    with pytest.raises(ValueError, match=r"other.npz is rejected: expected sha256 stored or deflated"):
         read_npz(other)
 
 
