@@ -111,7 +111,10 @@ class Raises(Base):
         (pyg.models.GraphSAGE(21, 8, 2, 2), "propagate"),
         (RoundsWeights(), "autograd"),
         (IgnoresWeight(), "autograd"),
-        (pyg.Sequential("x, edge_index, edge_weight", [(pyg.LEConv(21, 2), "x, edge_index, edge_weight -> x")]), None),
+        (
+            pyg.Sequential("x, edge_index, edge_weight", [(pyg.LEConv(21, 2), "x, edge_index, edge_weight -> x")]),
+            "propagate",
+        ),
     ],
     ids=["GPRGNN", "MLP", "GCNConv", "batch norm", "GAT", "wrapped SAGE", "SAGE", "rounds", "ignores", "needs weights"],
 )

@@ -24,6 +24,7 @@ from edgeproof.budget import NO_FLIPS, Budget
 from edgeproof.constraints import Constraints, Costs, Selection
 from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
+from edgeproof.models.adapt import adapt
 from edgeproof.models.base import predict
 from edgeproof.propagation import EdgeGradientEngine, NoEdgeGradientError, Tier
 from edgeproof.propagation.pairs import Pairs, num_pairs
@@ -599,6 +600,7 @@ def make_target(model: nn.Module, data: Data, nodes: Nodes, labels: Tensor | Non
     devices = {parameter.device for parameter in model.parameters()} | {data.x.device}
     if len(devices) > 1:
         raise ValueError(f"expected model and graph on one device, got {', '.join(sorted(map(str, devices)))}")
+    model = adapt(model, data)
     return Target(model, for_model(data, model), nodes, labels, backend)
 
 

@@ -16,6 +16,7 @@ from edgeproof._memory import free_main_memory
 from edgeproof._tensors import on_host
 from edgeproof.certificates.class_counts import ClassCounts
 from edgeproof.certificates.sampling import Sampler, split_batch
+from edgeproof.models.adapt import adapt
 from edgeproof.models.base import GraphModel
 from edgeproof.models.model_probe import batching_is_exact, encode_once
 from edgeproof.propagation.adjacency import Adjacency
@@ -41,6 +42,7 @@ class SmoothedSampler:
     """
 
     def __init__(self, model: nn.Module, data: Data, nodes: Tensor, sampler: Sampler, memory: float | None) -> None:
+        model = adapt(model, data)
         data = for_model(data, model)
         self.model, self.data, self.nodes, self.sampler = model, data, nodes, sampler
         self.encoded = encode_once(model, data)

@@ -1,5 +1,6 @@
 """Models, one architecture per file, each called as ``model(x, edge_index, edge_weight=None)``."""
 
+from edgeproof.models.adapt import adapt
 from edgeproof.models.adapters import EdgeWeighted
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel, WithObjective, graph_of, predict
@@ -28,6 +29,7 @@ __all__ = [
     "SoftMedianConv",
     "SoftMedianGDC",
     "WithObjective",
+    "adapt",
     "available",
     "build",
     "graph_of",

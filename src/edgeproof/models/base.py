@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgeproof._checks import check_data, check_fraction, check_int, check_not_caching, describe
+from edgeproof._checks import check_data, check_fraction, check_int, describe
 from edgeproof._features import for_model
 from edgeproof.losses import Loss
+from edgeproof.models.adapt import adapt
 from edgeproof.propagation import Adjacency, as_adjacency
 from edgeproof.propagation.autograd_path import eval_mode
 
@@ -150,7 +151,7 @@ def predict(model: nn.Module, data: Data) -> Tensor:
     torch.Size([2, 2])
     """
     check_data(data, labels=False)
-    check_not_caching(model)
+    model = adapt(model, data)
     data = for_model(data, model)
     with eval_mode(model), torch.no_grad():
         logits: Tensor = model(data.x, graph_of(model, data))

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from edgeproof._checks import caching_layer, check_data, check_module, describe
 from edgeproof._features import for_model
 from edgeproof._tables import Layout, Record, TabularResult
+from edgeproof.models.adapt import Adapted, adapt
 from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse, NoEdgeGradientError, Tier
 from edgeproof.propagation.autograd_path import (
     IGNORES_EDGES,
@@ -31,6 +32,7 @@ from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg
 
 __all__ = ["ModelCheck", "ProbeResult", "batching_is_exact", "check_model", "encode_once", "same_logits"]
 
+_RUNS = "runs on this graph?"
 # Fraction of the edges removed to get a second graph.
 _REMOVED = 0.1
 
@@ -108,6 +110,11 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     """
     check_module(model)
     check_data(data, labels=False)
+    if caching_layer(model) is None:
+        try:
+            model = adapt(model, data)
+        except ValueError as error:
+            return ModelCheck((ProbeResult(_RUNS, False, str(error)),), None)
     data = for_model(data, model)
     copy_problem = _copy_problem(model)
 
@@ -144,7 +151,7 @@ def encode_once(model: nn.Module, data: Data) -> Tensor | None:
 
 
 def _probe_run(call: Callable[[], object]) -> tuple[ProbeResult, Tensor | None]:
-    question = "runs on this graph?"
+    question = _RUNS
     try:
         logits = call()
     except Exception as error:
@@ -215,6 +222,8 @@ def _probe_gradients(model: nn.Module, data: Data, depends: bool) -> tuple[list[
 def _source_of_weights(model: nn.Module, data: Data) -> str:
     if isinstance(model, EncodeDiffuse):
         return "model in two parts, encode and diffuse"
+    if isinstance(model, Adapted):
+        return f"called as {model.form.text}"
     try:
         convert_pyg_layers(model, data)
     except UnsupportedLayerError as error:

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from edgeproof._checks import check_data
+from edgeproof.models.adapt import adapt
 from edgeproof.propagation import EdgeGradientEngine
 from edgeproof.propagation.autograd_path import weighted_logit_sum
 from edgeproof.propagation.tiers import NoEdgeGradientError, Tier
@@ -42,6 +44,8 @@ def tier_of(model: nn.Module, data: Data) -> ModelTier:
     >>> tier_of(GCN(data.num_features, 8, num_layers=2, out_channels=2), data)
     ModelTier(tier='propagate', reason='')
     """
+    check_data(data, labels=False)
+    model = adapt(model, data)
     nodes = torch.arange(data.x.size(0), device=data.x.device)
     try:
         engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=weighted_logit_sum)

@@ -392,7 +392,12 @@ def for_autograd(tensor: Tensor) -> Tensor:
 def _accepts(model: nn.Module, num_arguments: int) -> bool:
     """Test whether ``forward`` can be called with this number of positional arguments."""
     try:
-        inspect.signature(model.forward).bind(*[None] * num_arguments)
+        signature = inspect.signature(model.forward)
+    except ValueError:
+        # Scripted modules have no signature; calling them shows whether they take the arguments.
+        return True
+    try:
+        signature.bind(*[None] * num_arguments)
     except TypeError:
         return False
     return True

@@ -17,6 +17,7 @@ from edgeproof._files import check_writable
 from edgeproof._warnings import warn, with_code
 from edgeproof.attacks.base import Attack
 from edgeproof.models import GraphModel, build, predict
+from edgeproof.models.adapt import adapt
 from edgeproof.splits import Split, View
 from edgeproof.training.adversarial import Adversary, Threat, make_threat
 from edgeproof.training.checkpoint import check_resumable, sibling_path
@@ -117,6 +118,8 @@ def train(
     source = _label_source(self_training, chosen, split, threat)
     config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=source is not False)
     if isinstance(split, Split):
+        model = adapt(model, split.train.data)
+        source = adapt(source, split.train.data) if isinstance(source, nn.Module) else source
         split = _with_usable_features(split, model, *([source] if isinstance(source, nn.Module) else []))
     num_classes = _check_ready(model, split)
     scale, split = _scale_features(model, split, config)
@@ -207,6 +210,7 @@ def pseudo_labels(
     """
     config = configure(preset, settings).config
     if isinstance(split, Split):
+        model = adapt(model, split.train.data)
         split = _with_usable_features(split, model)
     _check_ready(model, split)
     _, split = _scale_features(model, split, config)
