@@ -111,7 +111,7 @@ def load_target(
     fixes: Fixes,
 ) -> EvalTarget:
     """Load the model and the graph; options that are None default to the model's result file."""
-    network = _load_model(model)
+    network = load_model(model)
     if trained is not None:
         _check_fingerprint(network, model, trained)
     network = network.to(device).eval()
@@ -279,7 +279,8 @@ def _model_files(model: str) -> list[Path]:
     return [Path(f"{name}.py"), Path(name, "__init__.py")]
 
 
-def _load_model(model: str) -> nn.Module:
+def load_model(model: str) -> nn.Module:
+    """Load a model file, or call ``module:factory``."""
     if Path(model).exists():
         return ep.load(model)
     module_name, _, factory_name = model.partition(":")

@@ -12,7 +12,7 @@ from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.models.tiers import ModelTier, tier_of
+from edgeproof.models.tiers import LayerTier, ModelTier, expected_seconds, tier_of
 
 __all__ = [
     "APPNP",
@@ -25,6 +25,7 @@ __all__ = [
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "LayerTier",
     "ModelTier",
     "SoftMedianConv",
     "SoftMedianGDC",
@@ -32,6 +33,7 @@ __all__ = [
     "adapt",
     "available",
     "build",
+    "expected_seconds",
     "graph_of",
     "is_listed",
     "predict",
