@@ -8,6 +8,7 @@ from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
+from edgeproof.models.gps import GPS, random_walk_encoding
 from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
@@ -19,6 +20,7 @@ __all__ = [
     "GAT",
     "GCN",
     "GPRGNN",
+    "GPS",
     "GRAND",
     "MLP",
     "PAPER_SETTINGS",
@@ -37,6 +39,7 @@ __all__ = [
     "graph_of",
     "is_listed",
     "predict",
+    "random_walk_encoding",
     "soft_median",
     "tier_of",
 ]
