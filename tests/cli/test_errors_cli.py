@@ -93,7 +93,7 @@ def test_module_that_cannot_be_imported(run: Run, name: str) -> None:
 @pytest.mark.parametrize("model", ["..:build", ":build", "module:", "a b:build", "module:a:b"])
 def test_models_that_are_no_module_and_factory(run: Run, model: str) -> None:
     line = one_line(run("attack", "--model", model, "--dataset", "csbm", *ATTACK))
-    assert line == f"expected module:factory, such as my_models:build, got {model!r}"
+    assert line == f"expected a model as module:factory, such as my_module:build, got {model!r}"
 
 
 def test_report_of_a_folder_with_looping_links(run: Run) -> None:
@@ -146,7 +146,7 @@ def test_damaged_tensor_name_in_a_checkpoint(tmp_path: Path) -> None:
 
 def test_full_disk_is_one_line_and_keeps_the_model(run: Run, model: str) -> None:
     before = {path: path.read_bytes() for path in Path().iterdir()}
-    train = ("train", "--dataset", "csbm", "--model", "MLP", "--max-epochs", "2", "--quiet")
+    train = ("train", "--dataset", "csbm", "--model", "MLP", "--max-epochs", "2", "--force", "--quiet")
     for command in (train, ("attack", "--model", model, *ATTACK)):
         with small_files_only(300):
             code, _, err = run(*command)

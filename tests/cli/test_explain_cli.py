@@ -37,7 +37,7 @@ def test_explain_prints_and_stores_ids_of_the_dataset(run: Run, model: str) -> N
 
 
 def test_explain_within_constraints(run: Run, model: str) -> None:
-    explain = ("explain", "--model", model, "--max-flips", "2", "--out", "node.json")
+    explain = ("explain", "--model", model, "--max-flips", "2", "--out", "node.json", "--force")
     split = ep.splits.inductive(ep.datasets.load("csbm"), 0)
     node = int(split.test.ids[split.test.nodes][0])
     code, _, err = run(*explain, "--node", str(node), "--direct", "--deletions-only")

@@ -109,7 +109,8 @@ def test_interrupted_attack_keeps_the_finished_budgets(run: Run, monkeypatch: py
     assert Path("graph-0.05.npz").exists()
     assert not Path("graph-0.1.npz").exists()
     # Nothing is finished yet.
-    Path("attack.json").unlink()
+    for file in ("attack.json", "attack.json.nodes", "graph-0.05.npz"):
+        Path(file).unlink()
     monkeypatch.setattr(ep.attacks, "build", lambda name, settings=None: InterruptedFlips(calls=[], at=1))
     code, _, err = run(*attack)
     assert (code, err) == (130, "interrupted\n")

@@ -146,7 +146,7 @@ def _check_split(trained: Result) -> None:
 
 def load_target(options: TargetOptions, trained: Result | None, device: torch.device) -> EvalTarget:
     """Load the model and the graph; options that are None default to the model's result file."""
-    network = _load_model(options.model, options.factory)
+    network = load_model(options.model, options.factory)
     if trained is not None:
         _check_fingerprint(network, options.model, trained)
     network = network.to(device).eval()
@@ -364,7 +364,8 @@ def model_files(model: str, factory: str | None = None) -> list[Path]:
     return files
 
 
-def _load_model(model: str, factory: str | None) -> nn.Module:
+def load_model(model: str, factory: str | None = None) -> nn.Module:
+    """Load a model file, or call ``module:factory``."""
     if not Path(model).exists():
         return build_trained(model)
     return ep.load(model) if factory is None else ep.models.load_own(model, factory)

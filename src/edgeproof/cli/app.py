@@ -24,6 +24,7 @@ COMMANDS = {
     "reproduce": LazyCommand("edgeproof.cli.reproduce:app", "Reproduce the tables and figures of the paper."),
     "results": LazyCommand("edgeproof.cli.results:app", "Show, export and pack stored results."),
     "datasets": LazyCommand("edgeproof.cli.datasets:app", "List the datasets, or describe a graph."),
+    "check-model": LazyCommand("edgeproof.cli.check_model:check_model", "Show what attacks can do with a model."),
     "info": LazyCommand("edgeproof.cli.info:info", "Show versions, devices and usable kernels."),
 }
 

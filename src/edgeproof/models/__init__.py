@@ -9,24 +9,27 @@ from edgeproof.models.factory import build_own
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
+from edgeproof.models.gps import GPS, random_walk_encoding
 from edgeproof.models.grand import GRAND
 from edgeproof.models.io import load_own, save_own
 from edgeproof.models.mlp import MLP
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
-from edgeproof.models.tiers import ModelTier, tier_of
+from edgeproof.models.tiers import LayerTier, ModelTier, expected_seconds, tier_of
 
 __all__ = [
     "APPNP",
     "GAT",
     "GCN",
     "GPRGNN",
+    "GPS",
     "GRAND",
     "MLP",
     "PAPER_SETTINGS",
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
+    "LayerTier",
     "ModelTier",
     "SoftMedianConv",
     "SoftMedianGDC",
@@ -35,10 +38,12 @@ __all__ = [
     "available",
     "build",
     "build_own",
+    "expected_seconds",
     "graph_of",
     "is_listed",
     "load_own",
     "predict",
+    "random_walk_encoding",
     "save_own",
     "soft_median",
     "tier_of",

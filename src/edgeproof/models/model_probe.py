@@ -31,6 +31,7 @@ from edgeproof.propagation.autograd_path import (
     weighted_logit_sum,
 )
 from edgeproof.propagation.layer_rules import UnsupportedLayerError, convert_pyg_layers
+from edgeproof.propagation.relaxation import RelaxedModel
 
 __all__ = ["ModelCheck", "ProbeResult", "batching_is_exact", "check_model", "encode_once", "same_logits"]
 
@@ -218,21 +219,22 @@ def _probe_gradients(model: nn.Module, data: Data, depends: bool) -> tuple[list[
     if not passed:
         detail = "edges change the logits, but the edge gradient is zero or not finite"
     return [
-        ProbeResult(zero_weight, True, _source_of_weights(model, data)),
+        ProbeResult(zero_weight, True, _source_of_weights(engine, model, data)),
         ProbeResult(differentiable, passed, detail),
     ], engine.path
 
 
-def _source_of_weights(model: nn.Module, data: Data) -> str:
+def _source_of_weights(engine: EdgeGradientEngine, model: nn.Module, data: Data) -> str:
     if isinstance(model, EncodeDiffuse):
         return "model in two parts, encode and diffuse"
-    if isinstance(model, Adapted):
-        return f"called as {model.form.text}"
+    called = f", called as {model.form.text}" if isinstance(model, Adapted) else ""
     try:
         convert_pyg_layers(model, data)
     except UnsupportedLayerError as error:
-        return f"by its own edge_weight ({error})"
-    return "by its PyG layers, all of which are supported"
+        relaxed = isinstance(engine.autograd.model, RelaxedModel)
+        source = "by weighted reductions over its edges" if relaxed else "by its own edge_weight"
+        return f"{source}{called} ({error})"
+    return f"by its PyG layers, all of which are supported{called}"
 
 
 def _copy_problem(model: nn.Module) -> str | None:

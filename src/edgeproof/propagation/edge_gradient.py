@@ -388,6 +388,8 @@ class EdgeGradientEngine:
         if relaxed_problem is None:
             self.autograd = relaxed
             return None
+        if relaxed_problem == problem:
+            return problem
         return f"{problem}; and with its reductions over edges weighted, {relaxed_problem}"
 
     def _can_propagate(self) -> bool:

@@ -107,7 +107,7 @@ def convert_pyg_layers(model: nn.Module, data: Data) -> ConvertedModel:
 def _replace_layers(model: nn.Module) -> nn.Module:
     """Return a copy of the modules that shares all tensors, with each PyG layer replaced."""
     inner = _copy_module(model, {id(tensor): tensor for tensor in _tensors(model)})
-    layers = {id(module): _replacement(module) for module in inner.modules() if isinstance(module, MessagePassing)}
+    layers = {id(module): rule_layer(module) for module in inner.modules() if isinstance(module, MessagePassing)}
     if not layers:
         raise UnsupportedLayerError("it has no layers of torch_geometric.nn")
     if id(inner) in layers:
@@ -120,7 +120,8 @@ def _replace_layers(model: nn.Module) -> nn.Module:
     return inner
 
 
-def _replacement(conv: nn.Module) -> RuleLayer:
+def rule_layer(conv: nn.Module) -> RuleLayer:
+    """Return the replacement of a PyG layer; raise :class:`UnsupportedLayerError` if there is none."""
     name = type(conv).__name__
     if type(conv) not in LAYERS:
         supported = ", ".join(layer.__name__ for layer in LAYERS)

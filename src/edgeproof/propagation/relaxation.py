@@ -194,7 +194,8 @@ class EdgeRelaxation(TorchFunctionMode):
             rows = (sign * src).movedim(dim, 0)
             if not rows.numel():
                 return out
-            maxima = expected_max(rows.reshape(rows.size(0), -1), edges.weight, _groups(index, dim), out.size(dim))
+            group, probability = _groups(index, dim), edges.weight.to(rows.dtype)
+            maxima = expected_max(rows.reshape(rows.size(0), -1), probability, group, out.size(dim))
             sums = sign * maxima.view(-1, *rows.shape[1:]).movedim(0, dim)
         return out.copy_(sums) if func.__name__.endswith("_") else sums
 
