@@ -157,11 +157,12 @@ def ignored_in_a_callback() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", [replaced_by_another_exception, ignored_in_a_callback])
 def test_interrupts_that_python_would_lose(function: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as stop:
         run_interruptible(function, lambda error: pytest.fail(str(error)))
     assert stop.value.code == 130
     assert capsys.readouterr().err == "interrupted\n"
-    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_full_disk_after_an_interrupt_is_reported() -> None:
