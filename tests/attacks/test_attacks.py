@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN as PyGGCN
-from torch_geometric.nn import LEConv
+from torch_geometric.nn import SSGConv
 
 import edgeproof as ep
 from edgeproof.attacks import (
@@ -30,6 +30,7 @@ from edgeproof.attacks import (
     GreedyRBCD,
     LocalSearch,
     NodeSelection,
+    QueryGain,
     RandomFlips,
 )
 from edgeproof.attacks.base import AttackTrace, Target
@@ -49,12 +50,13 @@ ATTACKS: list[Attack] = [
     ExactGain(candidates=200, refresh=3, batch=20),
     NodeSelection(candidates=200),
     ExactSearch(start=ExactGain(candidates=100), candidates=100, moves=8, refresh=5),
+    QueryGain(candidates=12, batch=6, refresh=3, rounds=2),
     EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:10]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
+MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "SSGConv", "SoftMedianGDC"]
 
 
 class UserModel(nn.Module):
@@ -71,11 +73,13 @@ class UserModel(nn.Module):
 
 def build(name: str, data: Data) -> nn.Module:
     classes = ep.num_classes(data)
-    if name in ("PyG", "LEConv"):
+    if name in ("PyG", "SSGConv"):
         torch.manual_seed(0)
-        # The library has propagation rules for the layers of the first, but not for LEConv.
+        # The library has propagation rules for the layers of the first, but not for SSGConv.
         return UserModel(
-            PyGGCN(data.num_features, 8, 2, classes) if name == "PyG" else LEConv(data.num_features, classes)
+            PyGGCN(data.num_features, 8, 2, classes)
+            if name == "PyG"
+            else SSGConv(data.num_features, classes, alpha=0.2)
         )
     return ep.models.build(name, data.num_features, classes, {"hidden_channels": 8}, seed=0)
 
@@ -119,7 +123,7 @@ def test_attack_keeps_budget_and_is_deterministic(attack: Attack, name: str, sma
     assert [result.flips.size(1) for result in results[2:]] == [0, 0]
     if attack in USING_GRADIENTS:
         assert all(result.accuracy <= result.clean_accuracy for result in results)
-        assert results[0].path == ("autograd" if name == "LEConv" else "propagate")
+        assert results[0].path == ("autograd" if name == "SSGConv" else "propagate")
     repeated = attack(model, small, nodes, budgets[0], seed=1)
     assert torch.equal(repeated.flips, results[0].flips)
     assert repeated.trace == results[0].trace
@@ -166,7 +170,7 @@ def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: e
         assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
 
 
-@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "LEConv"])
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "SSGConv"])
 def test_exact_gain_of_one_flip_is_optimal(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
     labels = ep.models.predict(model, small)[nodes].argmax(dim=1)

@@ -42,6 +42,24 @@ class Weightless(Stack):
         return x
 
 
+class Residual(nn.Module):
+    """GCNII: every layer also gets the input of the first."""
+
+    def __init__(self, shared_weights: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            pyg.GCN2Conv(5, 0.2, theta=0.5, layer=number, shared_weights=shared_weights) for number in (1, 2)
+        )
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        h = x
+        for layer in self.layers:
+            h = layer(h, x, edge_index, edge_weight).tanh()
+        out: Tensor = self.head(h)
+        return out
+
+
 def perceptron(channels: int) -> nn.Module:
     return nn.Sequential(nn.Linear(channels, 6), nn.Tanh(), nn.Linear(6, 2))
 
@@ -55,6 +73,12 @@ WEIGHTED: dict[str, Callable[[], nn.Module]] = {
     "SGConv": lambda: Stack(pyg.SGConv(5, 2, K=3)),
     "APPNP": lambda: Stack(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2), pyg.APPNP(K=4, alpha=0.2, dropout=0.5)),
     "GraphConv": lambda: Stack(pyg.GraphConv(5, 4), nn.Tanh(), pyg.GraphConv(4, 2)),
+    "TAGConv": lambda: Stack(pyg.TAGConv(5, 4, K=2), nn.Tanh(), pyg.TAGConv(4, 2, normalize=False)),
+    "ChebConv": lambda: Stack(pyg.ChebConv(5, 4, K=3), nn.Tanh(), pyg.ChebConv(4, 2, K=1)),
+    "ARMAConv": lambda: Stack(pyg.ARMAConv(5, 4, 2, 2), pyg.ARMAConv(4, 2, 1, 2, shared_weights=True, dropout=0.5)),
+    "LEConv": lambda: Stack(pyg.LEConv(5, 4), nn.Tanh(), pyg.LEConv(4, 2)),
+    "GCN2Conv": lambda: Residual(shared_weights=True),
+    "GCN2Conv, two weights": lambda: Residual(shared_weights=False),
     "one layer twice": lambda: Stack(*[pyg.GCNConv(5, 5)] * 2, nn.Linear(5, 2)),
 }
 # Models without edge weights.
@@ -71,6 +95,7 @@ WRAPPED: dict[str, Callable[[], nn.Module]] = {
     "SAGEConv, sums": lambda: Weightless(pyg.SAGEConv(5, 2, aggr="sum", project=True, normalize=True)),
     "SAGEConv, no root": lambda: Weightless(pyg.SAGEConv(5, 2, root_weight=False)),
     "GIN": lambda: pyg.models.GIN(5, 4, 2, 2),
+    "GraphConv, means": lambda: Weightless(pyg.GraphConv(5, 2, aggr="mean")),
     "GINConv, eps": lambda: Weightless(pyg.GINConv(perceptron(5), eps=0.3, train_eps=True)),
 }
 
@@ -130,11 +155,9 @@ def test_propagate_path_matches_autograd(name: str, data: Data) -> None:
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_weightless_layers_need_the_adapter(name: str, data: Data) -> None:
+def test_weightless_layers_need_no_adapter(name: str, data: Data) -> None:
     model = build_model(WRAPPED[name]).eval()
     n = int(data.num_nodes or 0)
-    with pytest.raises(ValueError, match=r"takes no edge weights; edgeproof\.models\.EdgeWeighted\(model\) adds them"):
-        EdgeGradientEngine(model, data, torch.arange(n))
     wrapped = EdgeWeighted(model).eval()
     torch.testing.assert_close(wrapped(data.x, data.edge_index), model(data.x, data.edge_index))
     # An edge of weight 0 equals no edge.
@@ -147,12 +170,13 @@ def test_weightless_layers_need_the_adapter(name: str, data: Data) -> None:
         wrapped(data.x, data.edge_index, kept.masked_fill(removed, 0.0)), model(data.x, data.edge_index[:, ~removed])
     )
     flips, weight = torch.tensor([[0, 2], [1, 6]]), torch.tensor([0.5, 0.25], dtype=torch.float64)
-    engine = EdgeGradientEngine(wrapped, data, torch.arange(n))
-    assert engine.path == "propagate"
-    gradient = engine(flips, weight)
     loss, expected = by_autograd(wrapped, data, flips, weight)
-    torch.testing.assert_close(gradient.loss, loss, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(gradient.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
+    for used in (model, wrapped):
+        engine = EdgeGradientEngine(used, data, torch.arange(n))
+        assert engine.path == "propagate"
+        gradient = engine(flips, weight)
+        torch.testing.assert_close(gradient.loss, loss, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradient.at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_converted_model_shares_parameters(data: Data) -> None:
@@ -293,7 +317,6 @@ def called_before() -> nn.Module:
 UNSUPPORTED: list[Callable[[], nn.Module]] = [
     DefaultsWeights,
     ExtraMessages,
-    lambda: Stack(pyg.GCNConv(5, 2, improved=True)),
     *(partial(Validating, error) for error in (ValueError, AssertionError, RuntimeError, NotImplementedError)),
     Locked,
     called_before,
@@ -313,6 +336,16 @@ def test_unsupported_models_take_autograd_path(build: Callable[[], nn.Module], d
     torch.testing.assert_close(engine().at(all_pairs(n)), expected, rtol=1e-9, atol=1e-11)
 
 
+def test_layer_that_computes_otherwise_with_weights_of_one_is_relaxed(data: Data) -> None:
+    # PyG's improved=True has an effect only if edge weights are passed.
+    model = build_model(lambda: Stack(pyg.GCNConv(5, 2, improved=True))).eval()
+    ones = torch.ones(data.edge_index.size(1), dtype=torch.float64)
+    assert not torch.allclose(model(data.x, data.edge_index), model(data.x, data.edge_index, ones))
+    engine = EdgeGradientEngine(model, data, torch.arange(7))
+    assert engine.path == "autograd"
+    torch.testing.assert_close(engine().logits, model(data.x, data.edge_index))
+
+
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
@@ -322,7 +355,7 @@ def test_unsupported_models_take_autograd_path(build: Callable[[], nn.Module], d
         (lambda: pyg.SGConv(5, 2, aggr="max"), "its layer SGConv has aggr='max'"),
         (lambda: pyg.APPNP(2, 0.1, aggr="max"), "its layer APPNP has aggr='max'"),
         (lambda: pyg.GATConv(5, 2, aggr="max"), "its layer GATConv has aggr='max'"),
-        (lambda: pyg.GraphConv(5, 2, aggr="mean"), "its layer GraphConv has aggr='mean'"),
+        (lambda: pyg.GraphConv(5, 2, aggr="max"), "its layer GraphConv has aggr='max'"),
         (lambda: pyg.GINConv(perceptron(5), aggr="max"), "its layer GINConv has aggr='max'"),
         (lambda: pyg.TransformerConv(5, 2), "TransformerConv is not supported; supported layers: GCNConv"),
         (lambda: pyg.GATConv(5, 2, add_self_loops=False), "add_self_loops=False, expected True"),
@@ -350,7 +383,7 @@ def test_non_modules_and_lazy_modules_raise(data: Data) -> None:
             use(lazy)
 
 
-def test_third_argument_other_than_weight_raises(data: Data) -> None:
+def test_third_argument_other_than_weight_is_not_taken_for_one(data: Data) -> None:
     class Batched(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -360,8 +393,13 @@ def test_third_argument_other_than_weight_raises(data: Data) -> None:
             out: Tensor = self.layer(x, edge_index, batch)
             return out
 
-    with pytest.raises(ValueError, match=r"called as model\(x, edge_index, edge_weight\) it raised \w+: "):
-        EdgeGradientEngine(build_model(Batched), data, torch.arange(7))
+    model = build_model(Batched).eval()
+    engine = EdgeGradientEngine(model, data, torch.arange(7))
+    assert engine.path == "autograd"
+    flips = torch.tensor([[0, 1], [1, 4]])
+    torch.testing.assert_close(
+        engine(flips, torch.ones(2)).logits, model(data.x, ep.graph.flip_pairs(data, flips).edge_index)
+    )
 
 
 @pytest.mark.parametrize("layer", [lambda: pyg.GCNConv(5, 2, cached=True), lambda: pyg.SGConv(5, 2, cached=True)])

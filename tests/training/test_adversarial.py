@@ -22,6 +22,7 @@ from edgeproof.attacks.base import AttackTrace, Target
 from edgeproof.budget import Budget
 from edgeproof.evaluation import clean_accuracy
 from edgeproof.models import PAPER_SETTINGS
+from edgeproof.propagation import NoEdgeGradientError
 from edgeproof.splits import Split
 from edgeproof.training import PRESETS, History, Preset, Threat, TrainConfig
 from edgeproof.training.adversarial import Adversary
@@ -444,9 +445,11 @@ def test_invalid_settings_raise_before_training(
         ep.train(model, split, progress=False, self_training=self_training, **options)
 
 
-def test_model_that_ignores_edge_weights_raises_before_label_models_are_trained(split: Split) -> None:
-    with pytest.raises(ValueError, match="treats zero-weight edges differently from missing edges"):
-        ep.train(GraphSAGE(21, 8, 2, 2), split, self_training=untrainable("GCN")(21, 2), **AGAINST, **SHORT)
+def test_model_without_edge_gradients_raises_before_label_models_are_trained(split: Split) -> None:
+    with pytest.raises(NoEdgeGradientError, match="GraphSAGE has no edge gradients"):
+        ep.train(
+            GraphSAGE(21, 8, 2, 2, aggr="median"), split, self_training=untrainable("GCN")(21, 2), **AGAINST, **SHORT
+        )
 
 
 def test_invalid_attack_and_self_training_types_raise(split: Split) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgeproof import losses
 from edgeproof._checks import check_int
-from edgeproof.attacks.base import AttackTrace, FlipScore, Needs, Refining, Target
+from edgeproof.attacks.base import Attack, AttackTrace, FlipScore, Needs, Refining, Target
 from edgeproof.attacks.candidates import top_candidates
 from edgeproof.attacks.dice import random_pairs
 from edgeproof.attacks.fgsm import FGSM

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from edgeproof._checks import caching_layer, check_data, check_module, describe
 from edgeproof._features import for_model
 from edgeproof._tables import Layout, Record, TabularResult
-from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse
+from edgeproof.propagation import Adjacency, EdgeGradientEngine, EncodeDiffuse, NoEdgeGradientError, Tier
 from edgeproof.propagation.autograd_path import (
     IGNORES_EDGES,
     batching_is_exact,
@@ -56,12 +56,17 @@ class ModelCheck(TabularResult):
 
     Args:
         results: Results of all probes, in order.
-        path: How edge gradients are computed: ``"propagate"`` (fast) or ``"autograd"`` (slow, any model with edge weights).
-            None if they cannot be computed.
+        tier: ``"propagate"`` (fast edge gradients), ``"autograd"`` (slow edge gradients) or ``"black_box"`` (predictions only);
+            see :data:`edgeproof.propagation.Tier`. None if a failed probe makes attacks meaningless.
     """
 
     results: tuple[ProbeResult, ...]
-    path: str | None
+    tier: Tier | None
+
+    @property
+    def path(self) -> str | None:
+        """How edge gradients are computed: the tier, or None if the model has none."""
+        return None if self.tier == "black_box" else self.tier
 
     @property
     def problems(self) -> list[str]:
@@ -75,7 +80,7 @@ class ModelCheck(TabularResult):
 
     def summary(self) -> Record:
         """Return the values that occur once, as numbers, text, lists and dictionaries."""
-        return {"ok": self.ok, "path": self.path, "problems": self.problems}
+        return {"ok": self.ok, "tier": self.tier, "path": self.path, "problems": self.problems}
 
     def _records(self) -> list[Record]:
         return [asdict(result) for result in self.results]
@@ -97,11 +102,8 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     >>> from torch_geometric.nn.models import GraphSAGE
     >>> data = datasets.load("csbm")
     >>> sage = GraphSAGE(data.num_features, 8, num_layers=2, out_channels=2)
-    >>> check_model(sage, data).ok
-    False
-    >>> from edgeproof.models import EdgeWeighted
-    >>> check = check_model(EdgeWeighted(sage), data)
-    >>> check.ok, check.path
+    >>> check = check_model(sage, data)
+    >>> check.ok, check.tier
     (True, 'propagate')
     """
     check_module(model)
@@ -126,8 +128,8 @@ def check_model(model: nn.Module, data: Data) -> ModelCheck:
     results.append(_probe_edges(depends, lambda: _nodes_interact(fresh(), data)))
     if results[-1].passed is False:
         return ModelCheck(tuple(results), None)
-    gradient_results, path = _probe_gradients(fresh(), data, depends)
-    return ModelCheck((*results, *gradient_results), path)
+    gradient_results, tier = _probe_gradients(fresh(), data, depends)
+    return ModelCheck((*results, *gradient_results), tier)
 
 
 def encode_once(model: nn.Module, data: Data) -> Tensor | None:
@@ -186,18 +188,21 @@ def _probe_edges(depends: bool, nodes_interact: Callable[[], bool]) -> ProbeResu
     return ProbeResult(question, None, "edges do not affect the logits, so no attack on edges has an effect")
 
 
-def _probe_gradients(model: nn.Module, data: Data, depends: bool) -> tuple[list[ProbeResult], str | None]:
+def _probe_gradients(model: nn.Module, data: Data, depends: bool) -> tuple[list[ProbeResult], Tier | None]:
     zero_weight, differentiable = "zero-weight edge = no edge?", "differentiable in edge weights?"
     nodes = torch.arange(data.x.size(0), device=data.x.device)
     try:
         engine = EdgeGradientEngine(model, data, nodes, labels=nodes, loss=weighted_logit_sum)
+    except NoEdgeGradientError as error:
+        detail = f"tier 'black_box' (only predictions are used): {error}"
+        return [ProbeResult(zero_weight, None, detail), ProbeResult(differentiable, None, "not required")], "black_box"
     except Exception as error:
         return [ProbeResult(zero_weight, False, str(error)), ProbeResult(differentiable, None, "not tested")], None
     gradient = engine().at(torch.cat([data.edge_index[:, :256], probe_pairs(data).both], dim=1))
     passed = bool(gradient.isfinite().all()) and (bool(gradient.any()) or not depends)
     detail = {
-        "propagate": "path 'propagate' (fast, from node quantities)",
-        "autograd": "path 'autograd' (slow, pairs added to the graph)",
+        "propagate": "tier 'propagate' (fast, from node quantities)",
+        "autograd": "tier 'autograd' (slow, pairs added to the graph)",
     }[engine.path]
     if not passed:
         detail = "edges change the logits, but the edge gradient is zero or not finite"

@@ -166,10 +166,12 @@ class AutogradPath:
             raise
         except Exception as error:
             return f"called as model(x, edge_index, edge_weight) it raised {type(error).__name__}: {error}"
-        return None if equal else "it may ignore edge_weight, or reuse results of an earlier graph"
+        return (
+            None if equal else "it treats zero-weight edges differently from missing edges, or weights of 1 from none"
+        )
 
     def _zero_weight_is_no_edge(self) -> bool:
-        """Test that adding pairs of weight 0 changes nothing, and that edges of weight 0 equal removed edges."""
+        """Test that weights of 1 and pairs of weight 0 change nothing, and that edges of weight 0 equal removed edges."""
         if self.num_nodes < 2:
             return True
         pairs = probe_pairs(self.data)
@@ -183,7 +185,9 @@ class AutogradPath:
             kept = ~contained(torch.minimum(row, col) * self.num_nodes + torch.maximum(row, col), edges)
             with eval_mode(self.model):
                 removed = self.model(self.data.x, self.data.edge_index[:, kept], self._empty.new_ones(int(kept.sum())))
-        return same_weighted(clean, with_zeros) and same_weighted(flipped, removed)
+        unweighted = self.clean_logits()
+        assert isinstance(unweighted, Tensor)
+        return same_weighted(clean, unweighted) and same_weighted(clean, with_zeros) and same_weighted(flipped, removed)
 
     def ignores_edges(self) -> bool:
         """Test whether the model mixes features between nodes, but not along the edges passed to it."""
@@ -200,22 +204,25 @@ class AutogradPath:
         with eval_mode(self.model), dispatch.using(self.backend):
             return nodes_interact(self.model, self.data)
 
-    def gradient_is_lost(self) -> bool:
-        """Test whether the logits depend on the edges although their gradient with respect to all edge weights is zero."""
+    def gradient_problem(self) -> str | None:
+        """Return a message if the logits depend on the edges, but not their gradient at any edge or random pair."""
         edges = EdgeSet(self.data.edge_index, self.num_nodes).key
         if not edges.numel():
-            return False
-        pairs = torch.stack([edges // self.num_nodes, edges % self.num_nodes])
+            return None
+        key = torch.cat([edges, probe_pairs(self.data).key]).unique()
+        pairs = torch.stack([key // self.num_nodes, key % self.num_nodes])
         with torch.enable_grad():
-            weight = self._empty.new_zeros(edges.numel()).requires_grad_()
+            weight = self._empty.new_zeros(key.numel()).requires_grad_()
             clean = self.run(pairs, weight)[1]
             loss = weighted_logit_sum(clean, weight)
             (gradient,) = torch.autograd.grad(loss, weight, allow_unused=True) if loss.requires_grad else (None,)
         if gradient is not None and bool(gradient.any()):
-            return False
+            return None
         with torch.no_grad():
             without = self.run(pairs[:, ::2], self._empty.new_ones(pairs[:, ::2].size(1)))[1]
-        return not same_weighted(without, clean.detach())
+        if same_weighted(without, clean.detach()):
+            return None
+        return "the gradient of its logits is zero at every edge: it computes them outside of autograd, or rounds them"
 
     def _clean_run(self) -> Tensor:
         return self.run(self.data.edge_index.new_empty(2, 0), self._empty)[1]

@@ -43,6 +43,7 @@ from edgeproof.propagation.message_rules import UnknownRuleError
 from edgeproof.propagation.pairs import EdgeSet, Pairs, Scores, assemble
 from edgeproof.propagation.propagate import Tape
 from edgeproof.propagation.recorded_run import RecordedRun, try_record
+from edgeproof.propagation.relaxation import RelaxedModel
 from edgeproof.propagation.search import BestPairs, SearchOptions, search
 from edgeproof.propagation.tiers import TIERS, NoEdgeGradientError, Tier
 
@@ -193,20 +194,13 @@ class EdgeGradientEngine:
         # Whether a GPU would wait for kernel launches. Set to False once recording fails.
         small = self.num_nodes > 1 and self.adjacency.pattern.col.numel() <= reference.FEW_ENTRIES
         self.recordable = self.path == "propagate" and data.x.is_cuda and small
-        problem = self.autograd.edge_weight_problem() if self.path == "autograd" else None
+        problem = self._relax(check_gradient=path is None) if self.path == "autograd" else None
         if problem is not None:
-            raise NoEdgeGradientError(
-                f"{type(model).__name__} treats zero-weight edges differently from missing edges, so it has no edge "
-                f"gradients: {problem}" + (f" ({self._conversion_problem})" if self._conversion_problem else "")
-            )
+            reason = f" ({self._conversion_problem})" if self._conversion_problem else ""
+            raise NoEdgeGradientError(f"{type(model).__name__} has no edge gradients: {problem}{reason}")
         # A verified model has a non-zero edge gradient, so it depends on the edges.
         if path != "propagate" and not is_verified(self.model) and self.autograd.ignores_edges():
             raise ValueError(f"{type(model).__name__} {IGNORES_EDGES}")
-        if self.path == "autograd" and self.autograd.gradient_is_lost():
-            raise NoEdgeGradientError(
-                f"the logits of {type(model).__name__} depend on its edges, but their gradient with respect to edge weights is "
-                "zero at all edges: it computes them outside of autograd, or rounds them"
-            )
 
     @property
     def reason(self) -> str:
@@ -378,6 +372,22 @@ class EdgeGradientEngine:
             self.model = converted
             self.autograd = AutogradPath(converted, self.data, self.nodes, self.labels, self.loss, self.backend)
         return ""
+
+    def _relax(self, check_gradient: bool) -> str | None:
+        """Add edge weights to a model that has none, or has others; return why the model remains without, or None."""
+
+        def problem_of(path: AutogradPath) -> str | None:
+            return path.edge_weight_problem() or (path.gradient_problem() if check_gradient else None)
+
+        problem = problem_of(self.autograd)
+        if problem is None or isinstance(self.model, EncodeDiffuse):
+            return problem
+        relaxed = AutogradPath(RelaxedModel(self.model), self.data, self.nodes, self.labels, self.loss, self.backend)
+        relaxed_problem = problem_of(relaxed)
+        if relaxed_problem is None:
+            self.autograd = relaxed
+            return None
+        return f"{problem}; and with its reductions over edges weighted, {relaxed_problem}"
 
     def _can_propagate(self) -> bool:
         """Test whether the ``"propagate"`` path is correct for the model and supports it on this graph."""

@@ -8,19 +8,17 @@ graph from layer to layer but must not use it otherwise.
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv, SGConv
+from torch_geometric.nn import MessagePassing
 
 from edgeproof.propagation.adjacency import Adjacency, as_adjacency
 from edgeproof.propagation.autograd_path import eval_mode, same_logits
-from edgeproof.propagation.message_rules import Plain, attention
-from edgeproof.propagation.propagate import propagate
+from edgeproof.propagation.message_rules import Plain
+from edgeproof.propagation.rule_layers import GCN, LAYERS, RuleLayer
 
 
 class UnsupportedLayerError(ValueError):
@@ -44,11 +42,11 @@ class ConvertedModel(nn.Module):
 
     def convolutions(self) -> list[tuple[Tensor, Tensor]]:
         """Return weight and bias of each normalized convolution with self-loops; an empty list if there are other layers."""
-        layers = [module for module in self.modules() if isinstance(module, _Layer)]
+        layers = [module for module in self.modules() if isinstance(module, RuleLayer)]
         found = []
         for layer in layers:
             conv = layer.conv
-            if not (isinstance(layer, _GCN) and conv.normalize and conv.add_self_loops):
+            if not (isinstance(layer, GCN) and conv.normalize and conv.add_self_loops):
                 return []
             weight = conv.lin.weight.T
             found.append((weight, weight.new_zeros(weight.size(1)) if conv.bias is None else conv.bias))
@@ -99,114 +97,11 @@ def convert_pyg_layers(model: nn.Module, data: Data) -> ConvertedModel:
     Raises:
         UnsupportedLayerError: If a layer has no replacement, or the logits differ.
     """
-    weightless = [type(module).__name__ for module in model.modules() if type(module) in _WEIGHTLESS]
-    if weightless:
-        raise UnsupportedLayerError(
-            f"its layer {weightless[0]} takes no edge weights; edgeproof.models.EdgeWeighted(model) adds them"
-        )
     converted = ConvertedModel(model)
     converted.check_same_logits(
         model, data.x, as_adjacency(data.edge_index, None, num_nodes=data.x.size(0), dtype=data.x.dtype)
     )
     return converted
-
-
-class _Layer(nn.Module, ABC):
-    """PyG layer over an adjacency matrix."""
-
-    def __init__(self, conv: nn.Module) -> None:
-        super().__init__()
-        self.conv: Any = conv
-
-    def forward(
-        self, x: Tensor, edge_index: Adjacency, edge_weight: Tensor | None = None, edge_attr: Tensor | None = None
-    ) -> Tensor:
-        if not isinstance(edge_index, Adjacency) or edge_weight is not None or edge_attr is not None:
-            raise TypeError(f"expected {type(self.conv).__name__} to get the graph that was passed to the model")
-        return self.run(x, edge_index)
-
-    @abstractmethod
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        """Return the output of the layer."""
-
-    def _normalized(self, adjacency: Adjacency) -> Adjacency:
-        if not getattr(self.conv, "normalize", True):
-            return adjacency
-        return adjacency.normalized(self_loops=self.conv.add_self_loops)
-
-
-class _GCN(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        return _add_bias(propagate(self._normalized(adjacency), self.conv.lin(x)), self.conv.bias)
-
-
-class _SG(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        # The linear map commutes with propagation, and there are fewer classes than features.
-        h, matrix = x @ self.conv.lin.weight.T, self._normalized(adjacency)
-        for _ in range(self.conv.K):
-            h = propagate(matrix, h)
-        return _add_bias(h, self.conv.lin.bias)
-
-
-class _APPNP(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        h, matrix = x, self._normalized(adjacency)
-        for _ in range(self.conv.K):
-            dropped = _dropout(matrix, self.conv.dropout, self.training)
-            h = (1 - self.conv.alpha) * propagate(dropped, h) + self.conv.alpha * x
-        return h
-
-
-class _Graph(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        out = propagate(adjacency, x @ self.conv.lin_rel.weight.T)
-        return _add_bias(out, self.conv.lin_rel.bias) + cast(Tensor, self.conv.lin_root(x))
-
-
-class _GAT(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        conv, loops = self.conv, adjacency.with_self_loops
-        states = conv.lin(x).view(-1, conv.heads, conv.out_channels)
-        heads = []
-        for head in range(conv.heads):
-            h = states[:, head]
-            matrix = attention(loops, h @ conv.att_dst[0, head], h @ conv.att_src[0, head], conv.negative_slope)
-            heads.append(propagate(_dropout(matrix, conv.dropout, self.training), h))
-        out = torch.cat(heads, dim=1) if conv.concat else torch.stack(heads).mean(dim=0)
-        return _add_bias(out if conv.res is None else out + conv.res(x), conv.bias)
-
-
-class _SAGE(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        conv = self.conv
-        matrix = adjacency.averaged if conv.aggr == "mean" else adjacency
-        h = conv.lin(x).relu() if conv.project else x
-        out = _add_bias(propagate(matrix, h @ conv.lin_l.weight.T), conv.lin_l.bias)
-        if conv.root_weight:
-            out = out + conv.lin_r(x)
-        return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
-
-
-class _GIN(_Layer):
-    def run(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        out: Tensor = self.conv.nn(propagate(adjacency, x) + (1 + self.conv.eps) * x)
-        return out
-
-
-_SUM, _MEAN = ("add", "sum"), ("mean",)
-# For each layer: its replacement, the supported aggregations, and the required values of other settings.
-_LAYERS: dict[type, tuple[type[_Layer], tuple[str, ...], dict[str, Any]]] = {
-    GCNConv: (_GCN, _SUM, {"improved": False, "cached": False}),
-    SGConv: (_SG, _SUM, {"cached": False}),
-    APPNP: (_APPNP, _SUM, {"cached": False}),
-    GraphConv: (_Graph, _SUM, {}),
-    GATConv: (_GAT, _SUM, {"add_self_loops": True, "edge_dim": None, "lin_src": None}),
-    SAGEConv: (_SAGE, _MEAN + _SUM, {}),
-    GINConv: (_GIN, _SUM, {}),
-}
-# Layers without edge weights. There is more than one way to add them, so they are replaced on request only.
-_WEIGHTLESS = (SAGEConv, GINConv)
 
 
 def _replace_layers(model: nn.Module) -> nn.Module:
@@ -225,12 +120,12 @@ def _replace_layers(model: nn.Module) -> nn.Module:
     return inner
 
 
-def _replacement(conv: nn.Module) -> _Layer:
+def _replacement(conv: nn.Module) -> RuleLayer:
     name = type(conv).__name__
-    if type(conv) not in _LAYERS:
-        supported = ", ".join(layer.__name__ for layer in _LAYERS)
+    if type(conv) not in LAYERS:
+        supported = ", ".join(layer.__name__ for layer in LAYERS)
         raise UnsupportedLayerError(f"its layer {name} is not supported; supported layers: {supported}")
-    layer, aggregations, required = _LAYERS[type(conv)]
+    layer, aggregations, required = LAYERS[type(conv)]
     if conv.aggr not in aggregations:
         raise UnsupportedLayerError(
             f"its layer {name} has aggr={conv.aggr!r}, expected {' or '.join(map(repr, aggregations))}"
@@ -254,12 +149,3 @@ def _copy_module(model: nn.Module, tensors: dict[int, Tensor]) -> nn.Module:
         return copy.deepcopy(model, cast(dict[int, Any], dict(tensors)))
     except Exception as error:
         raise UnsupportedLayerError(f"it cannot be copied: {error}") from error
-
-
-def _add_bias(out: Tensor, bias: Tensor | None) -> Tensor:
-    return out if bias is None else out + bias
-
-
-def _dropout(matrix: Adjacency, p: float, training: bool) -> Adjacency:
-    """Drop entries during training. The rule is dropped, too, but gradients are computed in evaluation mode only."""
-    return matrix.with_weight(F.dropout(matrix.weight, p)) if training and p else matrix
