@@ -30,6 +30,7 @@ from edgeproof.attacks import (
     GreedyRBCD,
     LocalSearch,
     NodeSelection,
+    QueryGain,
     RandomFlips,
 )
 from edgeproof.attacks.base import AttackTrace, Target
@@ -49,6 +50,7 @@ ATTACKS: list[Attack] = [
     ExactGain(candidates=200, refresh=3, batch=20),
     NodeSelection(candidates=200),
     ExactSearch(start=ExactGain(candidates=100), candidates=100, moves=8, refresh=5),
+    QueryGain(candidates=12, batch=6, refresh=3, rounds=2),
     EvA(population=6, generations=3),
     DICE(),
     RandomFlips(),
@@ -168,7 +170,7 @@ def test_gradient_attacks_beat_random_flips_on_trained_model(sbm: Data, split: e
         assert attack(model, data, nodes, budget).accuracy < sum(random) / 10 - 0.03, attack
 
 
-@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "LEConv"])
+@pytest.mark.parametrize("name", ["GCN", "GPRGNN", "GAT", "SSGConv"])
 def test_exact_gain_of_one_flip_is_optimal(name: str, small: Data) -> None:
     model, nodes = build(name, small), torch.arange(20)
     labels = ep.models.predict(model, small)[nodes].argmax(dim=1)

@@ -64,7 +64,7 @@ def test_evaluation_runs_the_attacks_that_need_only_predictions(model: nn.Module
     scores = ep.evaluate(model, data, torch.arange(30), [0.05, 0.1], effort="quick")
     assert scores.tier == "black_box"
     assert "tier: black_box" in str(scores)
-    names = [entry.name for entry in black_box()]
+    names = [entry.name for entry in black_box("quick")]
     assert {name for name, _ in scores.results} == {*names, "transfer"}
     assert all(result.tier == "black_box" for result in scores.results.values())
     assert scores.accuracy(0.1) <= scores.clean_accuracy

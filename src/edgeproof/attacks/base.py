@@ -26,6 +26,7 @@ from edgeproof.graph import flip_pairs
 from edgeproof.kernels import dispatch
 from edgeproof.models.adapt import adapt
 from edgeproof.models.base import predict
+from edgeproof.models.flipped import FlippedGraphs
 from edgeproof.propagation import EdgeGradientEngine, NoEdgeGradientError, Tier
 from edgeproof.propagation.pairs import Pairs, num_pairs
 
@@ -69,6 +70,10 @@ class Target:
     def _tiers(self) -> list[Tier]:
         """The tier, once it is known; shared with the copies of :meth:`for_one_attack`."""
         return []
+
+    @cached_property
+    def _flipped(self) -> FlippedGraphs:
+        return FlippedGraphs(self.model, self.data)
 
     @cached_property
     def _used_losses(self) -> list[str]:
@@ -164,11 +169,11 @@ class Target:
     def logits_of(self, candidates: Sequence[Tensor], loss: str) -> Iterator[Tensor]:
         """Yield the logits of all nodes under each set of flips, in batches: shape ``[sets, nodes, classes]``.
 
-        On the tier ``"black_box"``, the model predicts every perturbed graph; else the gradient engine of the loss evaluates
+        On the tier ``"black_box"``, the model predicts the perturbed graphs; else the gradient engine of the loss evaluates
         them, without gradients.
         """
         if self.tier == "black_box":
-            return (predict(self.model, flip_pairs(self.data, flips))[None] for flips in candidates)
+            return self._flipped.logits_of(candidates)
         return self.engine(loss).logits_of(candidates)
 
     def strongest(self, candidates: Sequence[Tensor], loss: str) -> Tensor:

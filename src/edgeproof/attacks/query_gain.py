@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -26,18 +27,18 @@ class QueryGain(Attack):
     r"""Repeatedly make the flip that misclassifies most target nodes, with the model's predictions as the only information.
 
     **Candidates** are pairs at the target nodes that are still classified correctly: those of largest gain for a surrogate, a
-    GCN fitted to the model's predictions, and random ones. **Probes** estimate the margin :math:`\psi_t` after each candidate:
-    one query flips one candidate at each of many target nodes, which is exact up to the interaction of flips at different
-    nodes. **Gains** are then exact, one query per flip, for the best candidates by their probes and by the surrogate. As in
-    :class:`ExactGain`, the number of misclassified nodes counts first, then the log margin. When the budget is spent,
-    **rounds** take back some of the flips of smallest gain and spend their budget again; a round counts if it helps.
+    GCN fitted to the model's predictions, pairs of nodes of small margin, and random ones. **Probes** estimate the margins
+    after each candidate: one query flips many candidates without common nodes, which is exact up to the interaction of flips
+    at different nodes. **Gains** are then exact, one query per flip, for the best candidates by their probes and by the
+    surrogate. As in :class:`ExactGain`, the number of misclassified nodes counts first, then the log margin. When the budget
+    is spent, **rounds** take back some of the flips of smallest gain and spend their budget again; a round counts if it helps.
 
     Probed graphs may have more flips than the budget; they serve as estimates only.
 
     Args:
-        candidates: Number of candidates per target node.
+        candidates: Number of candidates per target node, and as many again that join two target nodes.
         explore: Fraction of random candidates.
-        groups: Number of queries over which one candidate of each target node is distributed.
+        groups: Number of queries over which one candidate of each target node is distributed at least.
         batch: Number of exact gains per flip.
         refresh: Number of flips after which candidates are chosen and probed anew.
         rounds: Number of rounds in which flips are taken back and replaced.
@@ -116,7 +117,11 @@ class _State:
         self.flips: Tensor = target.data.edge_index.new_empty(2, 0)
         self.margins = self._predictions.margins([self.flips])[0]
         self._unit = losses.log_margin_unit(target.clean_logits.double())
-        self._pairs, self._owner, self._fall = self.flips, self.flips[0], self.margins[:0]
+        self._position = torch.full((target.num_nodes,), -1, device=target.device)
+        self._position[target.nodes] = torch.arange(target.nodes.numel(), device=target.device)
+        # Candidates; and for each end of one that is a target node, its position, the candidate, and the fall of its margin.
+        self._pairs, self._position_of, self._pair_of = self.flips, self.flips[0], self.flips[0]
+        self._fall = self.margins[:0]
         # Flips since the last probes, if there are any.
         self.since_probe = attack.refresh
         trace.phase("surrogate")
@@ -151,26 +156,18 @@ class _State:
         return self.budget.after(self.flips)
 
     def probe(self) -> None:
-        """Choose candidates anew, and estimate the fall of the margin that each causes at its target node."""
-        chosen = self._choose()
+        """Choose candidates anew, and estimate the fall of the margin that each causes at its target nodes."""
+        self._pairs = self._choose()
         self.trace.phase("candidates")
-        pairs, owners, falls = [self.flips[:, :0]], [self.flips[0, :0]], [self.margins[:0]]
-        rounds = max((each.size(1) for each in chosen.values()), default=0)
-        sets: list[Tensor] = []
-        groups: list[tuple[Tensor, Tensor]] = []
-        for number in range(rounds):
-            active = torch.tensor([i for i, each in chosen.items() if number < each.size(1)])
-            shuffled = active[torch.randperm(active.numel(), generator=self._on_host())]
-            for group in shuffled.tensor_split(min(self.attack.groups, shuffled.numel())):
-                flipped = torch.stack([chosen[i][:, number] for i in group.tolist()], dim=1)
-                sets.append(self._with(self._distinct(flipped)))
-                groups.append((flipped, group.to(self.flips.device)))
-        if sets:
-            for (flipped, group), margins in zip(groups, self._predictions.margins(sets), strict=True):
-                pairs.append(flipped)
-                owners.append(group)
-                falls.append(self.margins[group] - margins[group])
-        self._pairs, self._owner, self._fall = torch.cat(pairs, dim=1), torch.cat(owners), torch.cat(falls)
+        queries = self._schedule(self._pairs)
+        margins = self._predictions.margins([self._with(self._pairs[:, chosen]) for chosen in queries])
+        of = torch.cat([torch.full_like(chosen, number) for number, chosen in enumerate(queries)] + [self.flips[0, :0]])
+        chosen = torch.cat([*queries, self.flips[0, :0]])
+        # One entry per candidate and end that is a target node.
+        position = self._position[self._pairs[:, chosen]].flatten()
+        is_target = position >= 0
+        self._position_of, self._pair_of = position[is_target], chosen.repeat(2)[is_target]
+        self._fall = self.margins[self._position_of] - margins[of.repeat(2)[is_target], self._position_of]
         self.since_probe = 0
         self.trace.phase("probes")
 
@@ -194,16 +191,16 @@ class _State:
 
     def _by_probes(self) -> Tensor:
         """Return the permitted candidates of positive gain by their probes, the largest first."""
-        before = self.margins[self._owner]
-        gain = torch.where(before > 0, self._gain(before - self._fall, before), 0.0)
-        # A pair of two target nodes has one probe at each.
-        key, group = (self._pairs[0] * self.target.num_nodes + self._pairs[1]).unique(return_inverse=True)
-        total = gain.new_zeros(key.numel()).index_add_(0, group, gain)
-        return self._ordered(Pairs.from_key(key, self.target.num_nodes).both, total)
+        before = self.margins[self._position_of]
+        gain = self._gain(before - self._fall, before)
+        return self._ordered(self._pairs, gain.new_zeros(self._pairs.size(1)).index_add_(0, self._pair_of, gain))
 
     def _by_surrogate(self) -> Tensor:
         """Return the permitted candidates of positive gain at all target nodes of the surrogate, the largest first."""
-        return self._ordered(self._guide.pairs, self._guide.gains * self.budget.cost(self._guide.pairs))
+        return self._ordered(self._guide.pairs, self._guide_gains())
+
+    def _guide_gains(self) -> Tensor:
+        return _LOST * self._guide.known_losses + self._guide.known_changes
 
     def _ordered(self, pairs: Tensor, gain: Tensor) -> Tensor:
         gain = gain / self.budget.cost(pairs)
@@ -215,27 +212,48 @@ class _State:
         terms = [losses.log_margin_terms((margins / self._unit).clamp(-1e9, 1e9)) for margins in (after, before)]
         return _LOST * ((before > 0).double() - (after > 0).double()) + terms[0] - terms[1]
 
-    def _choose(self) -> dict[int, Tensor]:
-        """Return candidates for each target node that is classified correctly, by its position, the most promising first."""
-        self._guide.refresh()
-        order = self._guide.gains.argsort(descending=True)
-        promising, count = self._guide.pairs[:, order], self.attack.candidates
-        num_random = round(self.attack.explore * count)
-        chosen = {}
-        for i in (self.margins > 0).nonzero().squeeze(1).tolist():
-            node = self.target.nodes[i]
-            own = promising[:, (promising == node).any(dim=0)][:, : count - num_random]
-            others = self._random_partners(count - own.size(1))
-            random = torch.stack([torch.minimum(node, others), torch.maximum(node, others)])[:, others != node]
-            both = self._distinct(torch.cat([own, random], dim=1))
-            chosen[i] = both[:, self.left.permits(both) & ~self._taken(both)]
-        return chosen
+    def _choose(self) -> Tensor:
+        """Return candidates at the target nodes that are classified correctly, shape ``[2, candidates]``."""
+        self._guide.refresh(self._guide.left)
+        promising = self._guide.pairs[:, self._guide_gains().argsort(descending=True)]
+        nodes = self.target.nodes[self.margins > 0]
+        num_random = round(self.attack.explore * self.attack.candidates)
+        num_promising = self.attack.candidates - num_random
+        found = [promising[:, (promising == node).any(dim=0)][:, :num_promising] for node in nodes]
+        usable = (
+            torch.arange(self.target.num_nodes, device=nodes.device) if self.left.usable is None else self.left.usable
+        )
+        drawn = torch.randint(
+            usable.numel(), (nodes.numel() * num_random,), generator=self._generator, device=nodes.device
+        )
+        found.append(torch.stack([nodes.repeat_interleave(num_random), usable[drawn]]))
+        # A flip between two nodes near the decision boundary can misclassify both.
+        order = self.margins[self.margins > 0].argsort(stable=True)
+        fragile = nodes[order[: round(math.sqrt(2 * self.attack.candidates * nodes.numel()))]]
+        found.append(torch.combinations(fragile).T)
+        pairs = torch.cat(found, dim=1)
+        pairs = pairs[:, pairs[0] != pairs[1]]
+        key = (torch.minimum(pairs[0], pairs[1]) * self.target.num_nodes + torch.maximum(pairs[0], pairs[1])).unique()
+        pairs = Pairs.from_key(key, self.target.num_nodes).both
+        return pairs[:, self.left.permits(pairs) & ~self._taken(pairs)]
 
-    def _random_partners(self, count: int) -> Tensor:
-        usable = self.left.usable
-        size = self.target.num_nodes if usable is None else usable.numel()
-        drawn = torch.randint(size, (count,), generator=self._generator, device=self.flips.device)
-        return drawn if usable is None else usable[drawn]
+    def _schedule(self, pairs: Tensor) -> list[Tensor]:
+        """Distribute candidates over queries in random order, so that no two candidates of a query share a node."""
+        capacity = max(1, int((self.margins > 0).sum()) // self.attack.groups)
+        order = torch.randperm(pairs.size(1), generator=self._generator, device=pairs.device)
+        queries: list[list[int]] = []
+        # Queries that have a candidate at each node, and full queries, as bits.
+        busy: dict[int, int] = {}
+        full = 0
+        for index, u, v in zip(order.tolist(), *pairs[:, order].tolist(), strict=True):
+            taken = busy.get(u, 0) | busy.get(v, 0) | full
+            slot = (~taken & (taken + 1)).bit_length() - 1
+            if slot == len(queries):
+                queries.append([])
+            queries[slot].append(index)
+            busy[u], busy[v] = busy.get(u, 0) | 1 << slot, busy.get(v, 0) | 1 << slot
+            full |= (len(queries[slot]) == capacity) << slot
+        return [torch.tensor(each, device=pairs.device) for each in queries]
 
     def _with(self, pairs: Tensor) -> Tensor:
         """Return the flips with more pairs."""
@@ -252,8 +270,3 @@ class _State:
     def _taken(self, pairs: Tensor) -> Tensor:
         n = self.target.num_nodes
         return torch.isin(pairs[0] * n + pairs[1], self.flips[0] * n + self.flips[1])
-
-    def _on_host(self) -> torch.Generator:
-        """Return a generator on the CPU, seeded by the attack's."""
-        seed = torch.randint(1 << 62, (1,), generator=self._generator, device=self.flips.device)
-        return torch.Generator().manual_seed(int(seed))

@@ -113,7 +113,13 @@ def attack(
             "tier": first.tier,
             "rows": [
                 AttackScore(
-                    name, value, result.budget.total, result.flips.size(1), result.accuracy, result.seconds["total"]
+                    name,
+                    value,
+                    result.budget.total,
+                    result.flips.size(1),
+                    result.accuracy,
+                    result.seconds["total"],
+                    result.queries,
                 )._asdict()
                 for value, result in results.items()
             ],

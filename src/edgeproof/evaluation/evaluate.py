@@ -141,9 +141,11 @@ def evaluate(
     return Evaluation(
         clean_accuracy=worst[0].clean_accuracy,
         rows=tuple(
-            AttackScore(name, epsilon, budget.total, result.flips.size(1), result.accuracy, seconds)
+            AttackScore(
+                name, epsilon, budget.total, result.flips.size(1), result.accuracy, *_effort(runs[name], number)
+            )
             for name, results in best.items()
-            for epsilon, budget, result, seconds in zip(epsilons, budgets, results, _seconds(runs[name]), strict=True)
+            for number, (epsilon, budget, result) in enumerate(zip(epsilons, budgets, results, strict=True))
         ),
         worst=dict(zip(epsilons, worst, strict=True)),
         warnings=tuple(with_code(code, message) for code, message in problems),
@@ -282,5 +284,7 @@ def _check_order(
     return problems
 
 
-def _seconds(restarts: Sequence[Sequence[AttackResult]]) -> list[float]:
-    return [sum(result.seconds["total"] for result in results) for results in zip(*restarts, strict=True)]
+def _effort(restarts: Sequence[Sequence[AttackResult]], number: int) -> tuple[float, int]:
+    """Return the seconds and queries of all restarts at one budget."""
+    results = [restart[number] for restart in restarts]
+    return sum(result.seconds["total"] for result in results), sum(result.queries for result in results)

@@ -26,6 +26,8 @@ class AttackScore(NamedTuple):
         flips: Number of flips used.
         accuracy: Accuracy of the target nodes on the perturbed graph.
         seconds: Runtime, summed over all restarts.
+        queries: Number of perturbed graphs that the attack evaluated exactly, summed over all restarts; 0 if it does not count
+            them.
     """
 
     attack: str
@@ -34,6 +36,7 @@ class AttackScore(NamedTuple):
     flips: int
     accuracy: float
     seconds: float
+    queries: int = 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)

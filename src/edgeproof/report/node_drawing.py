@@ -73,7 +73,7 @@ def _layout(explanation: Explanation) -> dict[int, tuple[float, float]]:
     outer = [each for each in ends if each not in neighbors]
     center = _SIZE / 2
     position = {node: (center, center)}
-    for ring, radius, turn in ((inner, _INNER, 0.0), (outer, _OUTER, 0.5)):
+    for ring, radius, turn in ((inner, _INNER if outer else _OUTER, 0.0), (outer, _OUTER, 0.5)):
         for number, each in enumerate(ring):
             angle = 2 * math.pi * (number + turn) / len(ring) - math.pi / 2
             position[each] = (center + radius * math.cos(angle), center + radius * math.sin(angle))
