@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn.models import GAT
 
 import edgeproof as ep
 from edgeproof._tables import Layout, TabularResult
@@ -47,6 +48,7 @@ def results() -> dict[str, TabularResult]:
         "PseudoLabels": replace(history.pseudo_labels, label_model=HOSTILE),
         "GraphDescription": ep.datasets.describe(described),
         "ModelCheck": ep.evaluation.check_model(model, data),
+        "ModelTier": ep.models.tier_of(GAT(data.num_features, 4, 2, 2, v2=True), data),
         "Coefficients": coefficients,
         "Spectrum": ep.analysis.spectrum(coefficients, data),
         "AttackedDegrees": ep.analysis.attacked_degrees(scores.worst[0.2], data),
@@ -69,6 +71,7 @@ NAMES = [
     "PseudoLabels",
     "GraphDescription",
     "ModelCheck",
+    "ModelTier",
     "Coefficients",
     "Spectrum",
     "AttackedDegrees",

@@ -90,6 +90,12 @@ class RequiresWeight(Base):
         return out
 
 
+class RequiresBatch(Base):
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        out: Tensor = self.conv(x, edge_index) + batch[:, None]
+        return out
+
+
 class Lit(pl.LightningModule):
     def __init__(self) -> None:
         super().__init__()
@@ -126,6 +132,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "keyword-only": (KeywordOnly, "propagate"),
     "weight not third": (WeightLast, "autograd"),
     "required weight": (RequiresWeight, "propagate"),
+    "required batch": (RequiresBatch, "propagate"),
     "Lightning, forward(batch)": (Lit, "propagate"),
     "Lightning, without forward": (LitAroundModel, "propagate"),
     "torch.compile": (lambda: torch.compile(pyg.models.GAT(21, 4, 2, 2)), "propagate"),  # type: ignore[dict-item, return-value]

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,11 +35,13 @@ class CallForm:
             argument is a ``Data``.
         needs_weight: Whether edge weights are required.
         output: Key or position of the logits in the output; None if the output is the logits.
+        needs_batch: Whether ``batch``, the graph of each node, is required; there is only one.
     """
 
     names: tuple[str, str, str | None] | None
     needs_weight: bool
     output: str | int | None
+    needs_batch: bool = False
 
     @property
     def text(self) -> str:
@@ -51,7 +53,8 @@ class CallForm:
         if self.names is None:
             call = "model(data)"
         else:
-            call = f"model({', '.join(f'{name}=...' for name in self.names if name is not None)})"
+            names = [*self.names, *(["batch"] if self.needs_batch else [])]
+            call = f"model({', '.join(f'{name}=...' for name in names if name is not None)})"
         return call if self.output is None else f"{call}[{self.output!r}]"
 
 
@@ -89,6 +92,8 @@ class Adapted(nn.Module):
             arguments[weight] = edge_weight
         elif edge_weight is not None:
             raise TypeError("its forward takes no edge_weight")
+        if form.needs_batch:
+            arguments["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
         return self.model(**arguments)
 
 
@@ -99,8 +104,9 @@ def adapt(model: nn.Module, data: Data) -> nn.Module:
     """Return a model as a module called as ``model(x, edge_index, edge_weight=None)`` that returns logits.
 
     Models called like this are returned unchanged. The others are wrapped: ``forward(data)``, other names or another order of
-    the arguments, a required ``edge_weight``, outputs in tuples and dictionaries, modules compiled by ``torch.compile`` (the
-    module inside is used), and modules without ``forward`` around a single model. The wrapper shares the parameters.
+    the arguments, a required ``edge_weight`` or ``batch``, outputs in tuples and dictionaries, modules compiled by
+    ``torch.compile`` (the module inside is used), and modules without ``forward`` around a single model. The wrapper shares the
+    parameters.
 
     Args:
         model: Model.
@@ -160,7 +166,7 @@ def _find_form(model: nn.Module, data: Data) -> CallForm | None:
         return None
     required = [argument for argument, optional in arguments.items() if not optional]
     if len(required) == 1 and (required[0] in _GRAPHS or len(arguments) == 1):
-        names, needs_weight = None, False
+        names, needs_weight, needs_batch = None, False, False
     else:
         features = _one_of(_FEATURES, arguments) or next(iter(arguments))
         edges = _one_of(_EDGES, [each for each in arguments if each != features]) or next(
@@ -169,15 +175,15 @@ def _find_form(model: nn.Module, data: Data) -> CallForm | None:
         if edges is None:
             return None
         weight = _one_of(_WEIGHTS, arguments)
-        unknown = [each for each in required if each not in (features, edges, weight)]
+        unknown = [each for each in required if each not in (features, edges, weight, "batch")]
         if unknown:
             raise ValueError(
                 f"{name}.forward requires {', '.join(unknown)}, which edgeproof cannot provide: wrap the model in a module "
                 "with forward(x, edge_index, edge_weight=None) that passes it, see docs/your-model.md"
             )
-        names, needs_weight = (features, edges, weight), weight in required
+        names, needs_weight, needs_batch = (features, edges, weight), weight in required, "batch" in required
         order = [each for each in arguments if each in (features, edges)]
-        direct = list(arguments)[:2] == [features, edges] == order and not needs_weight
+        direct = list(arguments)[:2] == [features, edges] == order and not needs_weight and not needs_batch
         if direct and (weight is None or list(arguments).index(weight) == 2):
             direct_output = _call_directly(model, data)
             output = _try_call(model, CallForm(names, False, None), data) if direct_output is None else direct_output
@@ -185,14 +191,14 @@ def _find_form(model: nn.Module, data: Data) -> CallForm | None:
             # If no call works, the error of the direct call is clearest.
             works_directly = direct_output is not None or output is None
             return None if works_directly and key is None else CallForm(names, False, key)
-    form = CallForm(names, needs_weight, None)
+    form = CallForm(names, needs_weight, None, needs_batch)
     output = _try_call(model, form, data)
     if output is None and names is None:
         form = CallForm(None, True, None)
         output = _try_call(model, form, data)
     if output is None:
         output = _try_call(model, form, data, report=True)
-    return CallForm(form.names, form.needs_weight, _output_key(model, output, data))
+    return replace(form, output=_output_key(model, output, data))
 
 
 def _arguments(model: nn.Module) -> dict[str, bool] | None:
