@@ -44,7 +44,20 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:7]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "LEConv", "SoftMedianGDC"]
+MODELS = [
+    "APPNP",
+    "BoundedInfluence",
+    "ChebNetII",
+    "GAT",
+    "GCN",
+    "GPRGNN",
+    "GRAND",
+    "MLP",
+    "OneHop",
+    "PyG",
+    "LEConv",
+    "SoftMedianGDC",
+]
 
 
 class UserModel(nn.Module):
