@@ -34,6 +34,8 @@ def results() -> dict[str, TabularResult]:
     certificate = ep.certificates.SparseSmoothing(0.001, 0.4).certify(
         model, data, nodes, samples=500, choosing_samples=10, progress=False
     )
+    one_hop = ep.models.build("OneHop", data.num_features, 2, seed=0)
+    worst_case = ep.certificates.WorstCase().certify(one_hop, data, nodes, ep.Budget(3))
     filters = {HOSTILE: model, "MLP": ep.models.MLP(data.num_features, 2)}
     comparison = ep.analysis.compare(filters, data, results={HOSTILE: scores.worst[0.2]})
     coefficients = replace(ep.analysis.coefficients(model), model=HOSTILE)
@@ -43,6 +45,7 @@ def results() -> dict[str, TabularResult]:
         "Evaluation": replace(scores, warnings=(HOSTILE,)),
         "Certificate": certificate,
         "Certificate without labels": replace(certificate, labels=None),
+        "WorstCaseCertificate": replace(worst_case, budgets=(replace(worst_case.budgets[0], name=HOSTILE),)),
         "History": replace(history, warning=HOSTILE),
         "PseudoLabels": replace(history.pseudo_labels, label_model=HOSTILE),
         "GraphDescription": ep.datasets.describe(described),
@@ -61,6 +64,7 @@ NAMES = [
     "Evaluation",
     "Certificate",
     "Certificate without labels",
+    "WorstCaseCertificate",
     "History",
     "PseudoLabels",
     "GraphDescription",
@@ -136,7 +140,7 @@ def test_html_is_well_formed_and_escaped(results: dict[str, TabularResult], name
 
 def test_names_reach_the_tables(results: dict[str, TabularResult]) -> None:
     shown = [name for name, result in results.items() if HOSTILE in str(result)]
-    assert len(shown) == 9
+    assert len(shown) == 10
 
 
 def test_data_frame_without_pandas_names_the_package(
