@@ -4,7 +4,7 @@ from edgeproof.report.filters import Filter, describe_filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.page import render, write
 from edgeproof.report.reading import nodes_file, read
-from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run, ThreatModel
+from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, ProvenRow, Run, ThreatModel
 
 __all__ = [
     "AttackRow",
@@ -12,6 +12,7 @@ __all__ = [
     "CertificateSummary",
     "Filter",
     "Outcomes",
+    "ProvenRow",
     "Run",
     "ThreatModel",
     "describe_filter",

@@ -12,10 +12,10 @@ from typing import Any
 
 from edgeproof.certificates import Certificate
 from edgeproof.evaluation.baselines import BASELINES
-from edgeproof.evaluation.result import Result
+from edgeproof.evaluation.result import Result, Score
 from edgeproof.report.filters import Filter
 from edgeproof.report.outcomes import Outcomes
-from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, Run, is_self_trained
+from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, ProvenRow, Run, is_self_trained
 
 # Reads the runs of one file, each with a key that is equal for all runs of the same model.
 Reader = Callable[[Path], Iterable[tuple[str, Run]]]
@@ -24,6 +24,8 @@ NODES = ".nodes"
 _EXPECTED = "a result file of an edgeproof command"
 # Accuracies are stored in single precision.
 _ROUNDING = 1e-6
+# Kind of the threat of a result file of ``edgeproof certify --worst-case``.
+WORST_CASE = "worst case"
 _CERTIFIED = re.compile(r"certified, (\d+) added, (\d+) deleted")
 
 
@@ -191,6 +193,8 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
     clean = next((score.accuracy for score in scores if score.attack == "clean"), None)
     baselines = {score.attack: score.accuracy for score in scores if score.attack in BASELINES}
     threat = result.threat
+    if threat.get("kind") == WORST_CASE:
+        return {"clean": clean, "proven": _proven(scores), "warnings": result.warnings}
     if not threat:
         return {"clean": clean, "warnings": result.warnings}
     details = {(row["attack"], row["epsilon"]): row for row in threat.get("rows", [])}
@@ -218,6 +222,20 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
         constraints=threat.get("constraints") or "",
     )
     return {"clean": clean, "baselines": baselines, "attacks": (table,) if rows else ()}
+
+
+def _proven(scores: Sequence[Score]) -> tuple[ProvenRow, ...]:
+    """Return the computed worst cases; a guaranteed accuracy may come with one that was attained."""
+    attained = {(score.attack, score.epsilon): score.accuracy for score in scores}
+    rows = []
+    for score in scores:
+        bound, _, kind = score.attack.partition(", ")
+        if bound == "guaranteed":
+            budget = (
+                f"ε = {score.epsilon:g}, {kind.replace('local None', 'no local budget')}" if score.epsilon else kind
+            )
+            rows.append(ProvenRow(budget, score.accuracy, attained.get((f"attained, {kind}", score.epsilon))))
+    return tuple(rows)
 
 
 def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from edgeproof._checks import Nodes, check_data, node_ids
-from edgeproof.certificates import Certificate
+from edgeproof.certificates import Certificate, WorstCaseCertificate
 from edgeproof.evaluation import Evaluation
 from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
 from edgeproof.report.filters import Filter
@@ -97,6 +97,26 @@ class AttackTable:
         return next((row for row in self.rows if (row.attack, row.epsilon) == (attack, epsilon)), None)
 
 
+class ProvenRow(NamedTuple):
+    """Computed worst case within one budget.
+
+    Args:
+        budget: Budget as text.
+        guaranteed: Accuracy that no perturbation within the budget falls below.
+        attained: Accuracy that known flips reach; None if none were searched.
+    """
+
+    budget: str
+    guaranteed: float
+    attained: float | None = None
+
+    @classmethod
+    def of(cls, certificate: WorstCaseCertificate) -> tuple[ProvenRow, ...]:
+        """Return one row per budget of a certificate, and one for any edges."""
+        rows = [cls(part.name, part.guaranteed, part.attained) for part in certificate.budgets]
+        return (*rows, cls("any edges", certificate.any_edges_accuracy))
+
+
 @dataclass(frozen=True)
 class CertificateSummary:
     """Certified accuracy over all nodes.
@@ -144,6 +164,7 @@ class Run:
         clean: Accuracy on the clean graph. None if not measured.
         attacks: One table per threat model.
         certificate: Certified accuracy. None if not certified.
+        proven: Computed worst cases. Empty if not computed.
         filter: Learned filter. None for models without one.
         baselines: Accuracies of the baselines that use no edges, by name. Empty if not measured.
         warnings: Warnings about the model, independent of the attacks.
@@ -160,6 +181,7 @@ class Run:
     clean: float | None = None
     attacks: tuple[AttackTable, ...] = ()
     certificate: CertificateSummary | None = None
+    proven: tuple[ProvenRow, ...] = ()
     filter: Filter | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -175,7 +197,7 @@ class Run:
         nodes: Nodes,
         *,
         evaluation: Evaluation | None = None,
-        certificate: Certificate | None = None,
+        certificate: Certificate | WorstCaseCertificate | None = None,
         history: History | None = None,
         split: Split | None = None,
         dataset: str = "own graph",
@@ -190,7 +212,8 @@ class Run:
             data: Test graph.
             nodes: Target nodes: ids, or a boolean mask.
             evaluation: Result of :func:`edgeproof.evaluate` for these nodes.
-            certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` for these nodes.
+            certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` or
+                :class:`~edgeproof.certificates.WorstCase` for these nodes.
             history: Result of :func:`edgeproof.train`.
             split: Split that the test nodes belong to. The report then states whether training has seen them.
             dataset: Name of the graph.
@@ -216,8 +239,8 @@ class Run:
         for result in [] if evaluation is None else evaluation.results.values():
             if not torch.equal(result.nodes.cpu(), nodes.cpu()):
                 raise ValueError(f"expected the evaluation of these {nodes.numel()} nodes, got one of other nodes")
-        if certificate is not None and certificate.prediction.numel() != nodes.numel():
-            number = certificate.prediction.numel()
+        number = nodes.numel() if certificate is None else _num_nodes(certificate)
+        if number != nodes.numel():
             raise ValueError(f"expected the certificate of these {nodes.numel()} nodes, got one of {number} nodes")
         return cls(
             name=name,
@@ -228,7 +251,8 @@ class Run:
             seed=seed,
             clean=None if evaluation is None else evaluation.clean_accuracy,
             attacks=() if evaluation is None else (_attack_table(evaluation, data, nodes),),
-            certificate=None if certificate is None else CertificateSummary.of(certificate),
+            certificate=CertificateSummary.of(certificate) if isinstance(certificate, Certificate) else None,
+            proven=ProvenRow.of(certificate) if isinstance(certificate, WorstCaseCertificate) else (),
             filter=Filter.of(model, data),
             baselines={} if evaluation is None else evaluation.baselines,
             commands=(command,) if command else (),
@@ -253,6 +277,7 @@ class Run:
             clean=other.clean if self.clean is None else self.clean,
             attacks=_merge_by_threat_model([*self.attacks, *other.attacks]),
             certificate=self.certificate or other.certificate,
+            proven=self.proven or other.proven,
             filter=self.filter or other.filter,
             baselines={**other.baselines, **self.baselines},
             warnings=_unique([*self.warnings, *other.warnings]),
@@ -264,6 +289,10 @@ class Run:
 def is_self_trained(training: Mapping[str, Any]) -> bool:
     """Whether the model was trained on pseudo-labels."""
     return bool(training.get("self_training")) or "label_val_accuracy" in training
+
+
+def _num_nodes(certificate: Certificate | WorstCaseCertificate) -> int:
+    return (certificate.nodes if isinstance(certificate, WorstCaseCertificate) else certificate.prediction).numel()
 
 
 def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTable:
