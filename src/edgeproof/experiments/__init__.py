@@ -11,6 +11,7 @@ from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
 from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep, Task, register
 from edgeproof.experiments.toml import read_sweep
+from edgeproof.experiments.worst_cases import ProvenAccuracy
 
 __all__ = [
     "AttackSpec",
@@ -33,6 +34,7 @@ __all__ = [
     "MemorizingAccuracy",
     "ModelSpec",
     "PlainAccuracy",
+    "ProvenAccuracy",
     "PygRobustAccuracy",
     "RayEngine",
     "Record",
