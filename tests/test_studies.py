@@ -17,7 +17,7 @@ import torch
 from typer.testing import CliRunner
 
 from edgeproof import models
-from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
+from edgeproof.experiments import CleanAccuracy, DatasetSpec, Job, ModelSpec, Store, Sweep, TrainingSpec, as_settings
 from edgeproof.experiments.execute import build_model
 from edgeproof.experiments.identity import key_of
 from edgeproof.training import PRESETS, TrainConfig
@@ -50,6 +50,7 @@ def load(name: str) -> ModuleType:
         "findings",
         "logit_scale",
         "nondeterminism",
+        "provable",
         "robust_training",
         "time_and_memory",
         "transductive",
@@ -159,6 +160,37 @@ def test_benchmarks_of_training_and_attack_time_can_be_imported(monkeypatch: pyt
     runner = CliRunner()
     assert "epoch" in runner.invoke(load("training_epoch").app, ["--help"]).output
     assert "--device" in runner.invoke(load("suite_time").app, ["--help"]).output
+
+
+def test_benchmark_of_certificates_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = load("certificate_time")
+    monkeypatch.setattr(benchmark, "RESULTS", tmp_path)
+    runner = CliRunner()
+    for arguments in (["certify", "--dataset", "csbm"], ["train", "--dataset", "csbm", "--epochs", "2"]):
+        result = runner.invoke(benchmark.app, arguments)
+        assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "certificate_time-certify-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["attack"] for row in rows] == [False, True] * 2
+    rows = json.loads((tmp_path / "certificate_time-train-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["case"] for row in rows} >= {"certified", "LR-BCD, 20 steps"}
+
+
+def test_study_of_guaranteed_accuracy_stores_every_result_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    study = load("provable")
+    monkeypatch.setattr(study, "STORE", Store(tmp_path))
+    monkeypatch.setattr(study, "DATASETS", ("csbm",))
+    monkeypatch.setattr(study, "BOUNDS", (0.1,))
+    short = TrainingSpec(preset="certified", config=(("max_epochs", 3), ("min_epochs", 0), ("label_models", 1)))
+    model = ModelSpec("OneHop", (("members", 1),))
+    job = Job(study.run_of("csbm", model, 20, short), (study.PROVEN, study.CLASSES))
+    worker = study.Worker("cpu", "python studies/provable.py run")
+    for record in worker.run(job):
+        study.STORE.put(record)
+    assert list(worker.run(job)) == []
+    found = study.point("csbm", model, 20, short)
+    assert found["any edges"] <= found["global 0.25"] <= found["local 0.25"] <= found["clean"]
+    assert study.attack_cells() == "0 of 0"
 
 
 def test_table_of_efforts_matches_stored_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:

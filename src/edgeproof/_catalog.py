@@ -36,7 +36,7 @@ SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
 # Kinds of measurements for general use; those specific to one study are not listed.
-MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing", "worst_case")
+MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing", "proven")
 FORMATS = ("csv", "latex", "markdown")
 # Nicknames of the paper's tables and figures, because shells split labels at the colon.
 TABLES = (

@@ -5,13 +5,13 @@ from edgeproof.experiments.comparisons import ClassAccuracy, MemorizingAccuracy,
 from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
+from edgeproof.experiments.proven import ProvenAccuracy
 from edgeproof.experiments.runner import Interrupted, run_jobs
 from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.store import Record, Store, StoreWarning
 from edgeproof.experiments.summary import SeedMean, SweepTable, summarize
 from edgeproof.experiments.sweep import Job, Measurement, Run, Sweep, Task, register
 from edgeproof.experiments.toml import read_sweep
-from edgeproof.experiments.worst_cases import ProvenAccuracy
 
 __all__ = [
     "AttackSpec",

@@ -131,7 +131,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "attack": {"local": None, "count": "incident", "nodes": "test"},
     "evaluate": {"attacks": (), "local": None, "count": "incident"},
     "smoothing": {"p_add": 0.01, "p_del": 0.6, "samples": 100000, "choosing_samples": 1000, "alpha": 0.05},
-    "worst_case": {"local": 0.5, "nodes": "test", "collective": "count"},
+    "proven": {"local": 0.5, "nodes": "test", "collective": "count"},
     "filter": {"bins": 41},
     "clean": {"nodes": "test"},
     "diffusion": {},

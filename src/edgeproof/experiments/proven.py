@@ -17,7 +17,7 @@ from edgeproof.experiments.sweep import Measurement, register
 from edgeproof.splits import Split
 
 
-@register("worst_case")
+@register("proven")
 @dataclass(frozen=True)
 class ProvenAccuracy(Measurement):
     """Guaranteed accuracy, and the accuracy that matching flips attain, by :class:`edgeproof.certificates.WorstCase`.

@@ -1,7 +1,7 @@
 """Run time of certificates by computation and of certified training.
 
-    python benchmarks/worst_case.py certify    results/benchmarks/worst_case-certify-cpu.json
-    python benchmarks/worst_case.py train      results/benchmarks/worst_case-train-cpu.json
+    python benchmarks/certificate_time.py certify    results/benchmarks/certificate_time-certify-cpu.json
+    python benchmarks/certificate_time.py train      results/benchmarks/certificate_time-train-cpu.json
 
 With ``--device cuda`` both measure a GPU, and ``certify`` also the graph of arXiv's size. Run it alone on the machine.
 """
@@ -52,7 +52,7 @@ def certify(device: Device = "cpu", dataset: Datasets = None, attack: bool = Tru
         model = new_model("OneHop", data, place)
         # As many test nodes as in ogbn-arxiv.
         rows += certify_rows("arXiv-sized graph", model, data, torch.arange(48_603, device=place), 0.25, attack=False)
-    write_record(RESULTS / f"worst_case-certify-{place.type}.json", place, rows=rows)
+    write_record(RESULTS / f"certificate_time-certify-{place.type}.json", place, rows=rows)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def train(
             network = new_model(model, data, place, settings)
             rows.append({"dataset": name, "case": case, **epoch_time(network, split, labels, attack, epochs)})
             print(rows[-1], flush=True)
-    write_record(RESULTS / f"worst_case-train-{place.type}.json", place, rows=rows)
+    write_record(RESULTS / f"certificate_time-train-{place.type}.json", place, rows=rows)
 
 
 def new_model(
