@@ -114,6 +114,12 @@ FUNCTIONS: dict[str, Callable[[torch.nn.Module, Data, Any], Any]] = {
     "run_fingerprint": lambda model, data, nodes: ep.certificates.SparseSmoothing().run_fingerprint(model, data, nodes)[
         0
     ]["logits"],
+    "worst_case": lambda model, data, nodes: (
+        ep.certificates.WorstCase().certify(ep.models.build("OneHop", 3, 2, seed=0), data, nodes, ep.Budget(2)).margin
+    ),
+    "worst_margins": lambda model, data, nodes: ep.certificates.WorstCase().worst_margins(
+        ep.models.build("OneHop", 3, 2, seed=0), data, nodes, added=1, deleted=1
+    ),
     "edge gradient": _edge_gradient,
     "report": _report,
 }

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import edgeproof as ep
 from edgeproof import datasets, models
-from edgeproof.experiments import CleanAccuracy, DatasetSpec, ModelSpec, Store, Sweep, TrainingSpec, as_settings
+from edgeproof.experiments import CleanAccuracy, DatasetSpec, Job, ModelSpec, Store, Sweep, TrainingSpec, as_settings
 from edgeproof.experiments.execute import build_model
 from edgeproof.experiments.identity import key_of
 from edgeproof.training import PRESETS, TrainConfig
@@ -51,6 +51,7 @@ def load(name: str) -> ModuleType:
         "findings",
         "logit_scale",
         "nondeterminism",
+        "provable",
         "robust_training",
         "time_and_memory",
         "transductive",
@@ -176,6 +177,37 @@ def test_benchmark_of_memory_writes_a_graph_that_can_be_loaded(monkeypatch: pyte
     load("load_memory").write_graph(tmp_path / "graph.npz", num_nodes=50)
     data = ep.datasets.load(tmp_path / "graph.npz")
     assert (data.num_nodes, data.num_features) == (50, 8_415)
+
+
+def test_benchmark_of_certificates_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = load("certificate_time")
+    monkeypatch.setattr(benchmark, "RESULTS", tmp_path)
+    runner = CliRunner()
+    for arguments in (["certify", "--dataset", "csbm"], ["train", "--dataset", "csbm", "--epochs", "2"]):
+        result = runner.invoke(benchmark.app, arguments)
+        assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "certificate_time-certify-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["attack"] for row in rows] == [False, True] * 2
+    rows = json.loads((tmp_path / "certificate_time-train-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["case"] for row in rows} >= {"certified", "LR-BCD, 20 steps"}
+
+
+def test_study_of_guaranteed_accuracy_stores_every_result_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    study = load("provable")
+    monkeypatch.setattr(study, "STORE", Store(tmp_path))
+    monkeypatch.setattr(study, "DATASETS", ("csbm",))
+    monkeypatch.setattr(study, "BOUNDS", (0.1,))
+    short = TrainingSpec(preset="certified", config=(("max_epochs", 3), ("min_epochs", 0), ("label_models", 1)))
+    model = ModelSpec("OneHop", (("members", 1),))
+    job = Job(study.run_of("csbm", model, 20, short), (study.PROVEN, study.CLASSES))
+    worker = study.Worker("cpu", "python studies/provable.py run")
+    for record in worker.run(job):
+        study.STORE.put(record)
+    assert list(worker.run(job)) == []
+    found = study.point("csbm", model, 20, short)
+    assert found["any edges"] <= found["global 0.25"] <= found["local 0.25"] <= found["clean"]
+    assert study.attack_cells() == "0 of 0"
 
 
 def test_table_of_efforts_matches_stored_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ def results() -> dict[str, TabularResult]:
     smoothing = ep.certificates.SparseSmoothing(0.001, 0.4)
     counts = smoothing.sample_counts(model, data, nodes, 500, 0, choosing_samples=10, progress=False)
     certificate = smoothing.certify_counts(counts, labels=data.y[nodes])
+    one_hop = ep.models.build("OneHop", data.num_features, 2, seed=0)
+    worst_case = ep.certificates.WorstCase().certify(one_hop, data, nodes, ep.Budget(3))
     filters = {HOSTILE: model, "MLP": ep.models.MLP(data.num_features, 2)}
     comparison = ep.analysis.compare(filters, data, results={HOSTILE: scores.worst[0.2]})
     coefficients = replace(ep.analysis.coefficients(model), model=HOSTILE)
@@ -44,6 +46,7 @@ def results() -> dict[str, TabularResult]:
         "Evaluation": replace(scores, warnings=(HOSTILE,)),
         "Certificate": certificate,
         "Certificate without labels": replace(certificate, labels=None),
+        "WorstCaseCertificate": replace(worst_case, budgets=(replace(worst_case.budgets[0], name=HOSTILE),)),
         "History": replace(history, warning=HOSTILE),
         "PseudoLabels": replace(history.pseudo_labels, label_model=HOSTILE),
         "GraphDescription": ep.datasets.describe(described),
@@ -67,6 +70,7 @@ NAMES = [
     "Evaluation",
     "Certificate",
     "Certificate without labels",
+    "WorstCaseCertificate",
     "History",
     "PseudoLabels",
     "GraphDescription",

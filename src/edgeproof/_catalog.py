@@ -17,7 +17,18 @@ DATASETS = (
 )
 # Endings of graph files; a folder with edges.csv and nodes.csv is a graph, too.
 GRAPH_FILES = (".npz", ".csv", ".parquet", ".graphml", ".mtx")
-MODELS = ("APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "SoftMedianGDC")
+MODELS = (
+    "APPNP",
+    "BoundedInfluence",
+    "ChebNetII",
+    "GAT",
+    "GCN",
+    "GPRGNN",
+    "GRAND",
+    "MLP",
+    "OneHop",
+    "SoftMedianGDC",
+)
 ATTACKS = (
     "DICE",
     "EvA",
@@ -32,12 +43,12 @@ ATTACKS = (
     "RandomFlips",
 )
 EFFORTS = ("quick", "standard", "thorough")
-PRESETS = ("default", "paper", "sturdy")
+PRESETS = ("default", "certified", "paper", "sturdy")
 SPLITS = ("inductive", "transductive", "provided")
 PROTOCOLS = ("strict", "as_released")
 TRAININGS = ("regular", "self", "LRBCD", "PRBCD", "PGD")
 # Kinds of measurements for general use; those specific to one study are not listed.
-MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing")
+MEASUREMENTS = ("clean", "attack", "evaluate", "smoothing", "proven")
 FORMATS = ("csv", "latex", "markdown")
 # Nicknames of the paper's tables and figures, because shells split labels at the colon.
 TABLES = (

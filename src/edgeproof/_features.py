@@ -7,14 +7,21 @@ matrix. Everything else that torch does not define for CSR tensors is here.
 from __future__ import annotations
 
 import warnings
+from collections.abc import MutableMapping
 from copy import copy
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.data import Data
 
 from edgeproof._memory import check_fits
+
+# Fraction of non-zero features below which a CSR tensor is faster on a CPU.
+_MAX_DENSITY = 0.05
+# CSR form of dense features, or None if it is not faster, with the version of the features.
+_FASTER: MutableMapping[Tensor, tuple[int, Tensor | None]] = WeakTensorKeyDictionary()
 
 
 def is_sparse(x: Tensor) -> bool:
@@ -126,6 +133,30 @@ def for_model(data: Data, *models: nn.Module) -> Data:
             "if its forward multiplies a CSR tensor"
         ) from error
     return dense
+
+
+def sparse_if_faster(x: Tensor) -> Tensor:
+    """Return features as a CSR tensor if products with them are then faster: on a CPU, with few non-zero entries.
+
+    The result is cached until the tensor is changed or no longer exists.
+
+    >>> sparse_if_faster(torch.eye(100)).layout, sparse_if_faster(torch.ones(2, 2)).layout
+    (torch.sparse_csr, torch.strided)
+    """
+    if x.layout != torch.strided or x.is_cuda or x.dim() != 2 or x.requires_grad or x.is_inference():
+        return x
+    version, found = _FASTER.get(x, (None, None))
+    if version != x._version:
+        found = _to_csr(x) if float((x != 0).double().mean()) < _MAX_DENSITY else None
+        _FASTER[x] = x._version, found
+    return x if found is None else found
+
+
+def _to_csr(x: Tensor) -> Tensor:
+    row, col = x.nonzero().T
+    crow = torch.zeros(x.size(0) + 1, dtype=torch.long)
+    crow[1:] = torch.bincount(row, minlength=x.size(0)).cumsum(0)
+    return csr_tensor(crow, col, x[row, col], (x.size(0), x.size(1)))
 
 
 def take_nodes(data: Data, present: Tensor) -> Data:

@@ -56,7 +56,20 @@ ATTACKS: list[Attack] = [
     RandomFlips(),
 ]
 USING_GRADIENTS = ATTACKS[:10]
-MODELS = ["APPNP", "ChebNetII", "GAT", "GCN", "GPRGNN", "GRAND", "MLP", "PyG", "SSGConv", "SoftMedianGDC"]
+MODELS = [
+    "APPNP",
+    "BoundedInfluence",
+    "ChebNetII",
+    "GAT",
+    "GCN",
+    "GPRGNN",
+    "GRAND",
+    "MLP",
+    "OneHop",
+    "PyG",
+    "SSGConv",
+    "SoftMedianGDC",
+]
 
 
 class UserModel(nn.Module):

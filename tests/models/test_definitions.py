@@ -225,3 +225,84 @@ def test_chebnet2_filter_has_its_own_learning_rate() -> None:
 def test_gat_width_must_be_divisible_by_heads() -> None:
     with pytest.raises(ValueError, match="divisible by heads, got 64 / 3"):
         GAT(5, 3, heads=3)
+
+
+@pytest.mark.parametrize(("least", "gates", "members"), [(1, False, 1), (3, False, 2), (2, True, 1)])
+def test_one_hop_matches_its_equation(least: int, gates: bool, members: int, double: Data) -> None:
+    torch.manual_seed(0)
+    settings = {"hidden_channels": 4, "least": least, "gates": gates, "members": members}
+    model = models.OneHop(5, 3, bound=0.7, **settings).double().eval()  # type: ignore[arg-type]
+    model.scale = torch.linspace(0.5, 2.0, members, dtype=torch.float64)
+    weight = symmetric_weights(double)
+    matrix = dense_matrix(double, weight, self_loops=False)
+    matrix[double.edge_index[1], double.edge_index[0]] = weight
+    degree = matrix.sum(dim=1).clamp(min=least)
+    expected = torch.zeros(7, 3, dtype=torch.float64)
+    for own, message, scale in zip(model.own, model.message, model.scale, strict=True):
+        h = message.encode(double.x)  # type: ignore[operator]
+        sent, received = 0.7 * scale * h[:, :3].tanh(), torch.ones(7, 1, dtype=torch.float64)
+        if gates:
+            sent, received = sent * h[:, 3:4].sigmoid(), h[:, 4:5].sigmoid()
+        own_logits = own.encode(double.x)  # type: ignore[operator]
+        expected += (own_logits + received * (matrix @ sent) / degree[:, None]) / members
+    torch.testing.assert_close(model(double.x, double.edge_index, weight), expected)
+    no_edges = model(double.x, double.edge_index[:, :0])
+    assert float((model(double.x, double.edge_index) - no_edges).abs().max()) <= model.influence
+
+
+def test_one_hop_with_gates_has_one_member() -> None:
+    with pytest.raises(ValueError, match="expected gates=False with several members, got members=4"):
+        models.OneHop(5, 3, gates=True)
+
+
+def test_bounded_influence_matches_its_equation(double: Data) -> None:
+    torch.manual_seed(0)
+    inner = GCN(5, 3, hidden_channels=4)
+    model = models.BoundedInfluence(inner, 0.2).double().eval()
+    graph_logits = inner(double.x, double.edge_index)
+    own = model.own.encode(double.x)  # type: ignore[operator]
+    torch.testing.assert_close(model(double.x, double.edge_index), own + 0.2 * (graph_logits / 0.2).tanh())
+
+
+@pytest.mark.parametrize("takes_weight", [True, False])
+def test_bounded_influence_of_a_users_module(takes_weight: bool, double: Data) -> None:
+    class Degrees(nn.Module):
+        in_channels, out_channels = 5, 3
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(5, 3)
+
+        def sums(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
+            return torch.zeros(7, 3, dtype=x.dtype).index_add(
+                0, edge_index[1], weight[:, None] * self.linear(x)[edge_index[0]]
+            )
+
+    class Weighted(Degrees):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+            return self.sums(x, edge_index, edge_weight)
+
+    class Unweighted(Degrees):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.sums(x, edge_index, torch.ones(edge_index.size(1), dtype=x.dtype))
+
+    torch.manual_seed(0)
+    inner = (Weighted() if takes_weight else Unweighted()).double()
+    own = nn.Linear(5, 3).double()
+    model = models.BoundedInfluence(inner, 0.5, own=own).double().eval()
+    sums = inner.sums(double.x, double.edge_index, torch.ones(10, dtype=torch.float64))
+    expected = own(double.x) + 0.5 * (sums / 0.5).tanh()
+    torch.testing.assert_close(model(double.x, double.edge_index), expected)
+    half = torch.full((10,), 0.5, dtype=torch.float64)
+    if takes_weight:
+        halved = own(double.x) + 0.5 * (sums / 2 / 0.5).tanh()
+        torch.testing.assert_close(model(double.x, double.edge_index, half), halved)
+    else:
+        with pytest.raises(
+            ValueError, match="expected weights of 0 and 1 only, because Unweighted takes no edge_weight"
+        ):
+            model(double.x, double.edge_index, half)
+    with pytest.raises(
+        ValueError, match="expected a model with the attributes in_channels and out_channels, got Linear"
+    ):
+        models.BoundedInfluence(nn.Linear(5, 3))

@@ -105,7 +105,9 @@ class TestEveryModel:
 
     def test_settings_rebuild_the_architecture(self, name: str) -> None:
         model = build(name)
-        assert repr(type(model)(**model.settings)) == repr(model)
+        settings = dict(model.settings)
+        sizes = settings.pop("in_channels"), settings.pop("out_channels")
+        assert repr(ep.models.build(name, *sizes, settings)) == repr(model)
 
     def test_wrong_feature_width_raises(self, name: str, graph: Data) -> None:
         with pytest.raises(ValueError, match=r"features x of shape \[nodes, 5\], got \[7, 4\]"):

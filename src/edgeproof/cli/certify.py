@@ -15,6 +15,7 @@ from edgeproof.cli._options import (
     parse_device,
 )
 from edgeproof.cli._printing import print_table
+from edgeproof.cli._worst_case import EPSILONS, LOCAL, certify_worst_case
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +31,26 @@ _DEFAULT_SAMPLES = 100_000
 @grouped
 def certify(
     target_options: TargetOptions,
+    worst_case: Annotated[
+        bool,
+        typer.Option(
+            "--worst-case",
+            help="Compute the worst case of a OneHop or BoundedInfluence model instead of smoothing; without samples.",
+        ),
+    ] = False,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--epsilon",
+            "-e",
+            help="With --worst-case: budget as a fraction of the edges at the test nodes; repeatable. Default: 0.05, 0.1, "
+            "0.25.",
+        ),
+    ] = None,
+    local: Annotated[
+        float | None,
+        typer.Option(help="With --worst-case: local budgets as a fraction of each node's degree. Default: 0.5."),
+    ] = None,
     p_add: Annotated[float, typer.Option(help="Noise: probability that a missing edge is added.")] = 0.01,
     p_del: Annotated[float, typer.Option(help="Noise: probability that an edge is deleted.")] = 0.6,
     samples: Annotated[
@@ -70,7 +91,12 @@ def certify(
     On several machines, use a seed and a file per machine (--seed 1 --counts one.counts), then repeat one of the commands with
     the other files (--seed 1 --counts one.counts --merge two.counts); the counts are added.
 
+    With --worst-case, the accuracy under the strongest perturbation is computed, for models made for it: the guaranteed
+    accuracy and that under matching flips, with local budgets and without.
+
     Example: [bold]edgeproof certify --model model.safetensors --samples 10000[/]
+
+    A model with bounded messages: [bold]edgeproof certify --model one-hop.safetensors --worst-case[/]
     """
     from edgeproof.certificates.sparse_smoothing import check_alpha, node_labels
     from edgeproof.cli._target import check_target, check_target_outputs, load_target
@@ -80,6 +106,7 @@ def certify(
     check_alpha(alpha)
     merge = merge or []
     result_file, checkpoint = out.with_name(out.name + ".json"), counts_file or out.with_name(out.name + ".counts")
+    _check_worst_case(worst_case, epsilon, local, merge or counts_file or samples)
     trained = check_target(target_options)
     check_target_outputs(
         (out, result_file),
@@ -95,6 +122,10 @@ def certify(
         can_reuse = merge and counts_file is not None and counts_file.exists()
         samples = ep.certificates.ClassCounts.load(checkpoint).samples if can_reuse else _DEFAULT_SAMPLES
     target = load_target(target_options, trained, torch_device)
+    if worst_case:
+        chosen = list(EPSILONS) if epsilon is None else epsilon
+        certify_worst_case(target, out, chosen, LOCAL if local is None else local, seed, torch_device)
+        return
     view = target.split.test
     labels = node_labels(view.data, view.nodes)
     _check_counts(smoothing, target, others, seed=seed, samples=samples, alpha=alpha)
@@ -125,6 +156,20 @@ def certify(
         f"abstained at {int(certificate.abstained.sum())} of {certificate.prediction.numel()} nodes   "
         f"certificate: {out}   result: {result_file}"
     )
+
+
+def _check_worst_case(worst_case: bool, epsilons: list[float] | None, local: float | None, sampling: object) -> None:
+    """Raise for options that have no effect on this kind of certificate."""
+    from edgeproof.budget import check_epsilon, check_factor
+
+    if not worst_case and (epsilons is not None or local is not None):
+        raise ValueError("expected --worst-case with --epsilon and --local: certificates by smoothing are for radii")
+    if worst_case and sampling:
+        raise ValueError("expected no --samples, --counts or --merge with --worst-case, which draws no samples")
+    for epsilon in epsilons or ():
+        check_epsilon(epsilon)
+    if local is not None:
+        check_factor(local)
 
 
 def _check_counts(

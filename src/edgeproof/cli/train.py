@@ -114,9 +114,10 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="Training settings: default (works across graphs and models), paper (the paper's settings, also those of the "
-            "model), or sturdy (self-training against a large budget, for models that rely on a node's own features, such as "
-            "APPNP with alpha=0.8 and dropout=0.8).",
+            help="Training settings: default (works across graphs and models), certified (self-training for OneHop, whose "
+            "worst case can be computed), paper (the paper's settings, also those of the model), or sturdy (self-training "
+            "against a large budget, for models that rely on a node's own features, such as APPNP with alpha=0.8 and "
+            "dropout=0.8).",
             autocompletion=complete(PRESETS),
         ),
     ] = "default",

@@ -5,6 +5,7 @@ from edgeproof.experiments.comparisons import ClassAccuracy, MemorizingAccuracy,
 from edgeproof.experiments.engines import Engine, EngineWarning, JobFailedError, LocalEngine, RayEngine, Report
 from edgeproof.experiments.measurements import CertifiedAccuracy, CleanAccuracy, Evaluated, RobustAccuracy
 from edgeproof.experiments.plan import missing_jobs
+from edgeproof.experiments.proven import ProvenAccuracy
 from edgeproof.experiments.runner import Interrupted, run_jobs
 from edgeproof.experiments.spec import AttackSpec, DatasetSpec, ModelSpec, SplitSpec, TrainingSpec, as_settings
 from edgeproof.experiments.store import Record, Store, StoreWarning
@@ -34,6 +35,7 @@ __all__ = [
     "MemorizingAccuracy",
     "ModelSpec",
     "PlainAccuracy",
+    "ProvenAccuracy",
     "PygRobustAccuracy",
     "RayEngine",
     "Record",

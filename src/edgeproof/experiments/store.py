@@ -17,7 +17,7 @@ from typing import Any
 
 from edgeproof._files import write_bytes, write_text
 from edgeproof._warnings import EdgeproofWarning, warn
-from edgeproof.experiments import analyses, comparisons, measurements, worst_case  # noqa: F401 - registers the kinds
+from edgeproof.experiments import analyses, comparisons, measurements, proven, worst_case  # noqa: F401 - registers
 from edgeproof.experiments.identity import canonical, key_of
 from edgeproof.experiments.schema import check_values
 from edgeproof.serialization import json_digest

@@ -4,6 +4,7 @@ from edgeproof.models.adapt import adapt
 from edgeproof.models.adapters import EdgeWeighted
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel, WithObjective, graph_of, predict
+from edgeproof.models.bounded import BoundedInfluence
 from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.factory import build_own
 from edgeproof.models.gat import GAT
@@ -13,6 +14,7 @@ from edgeproof.models.gps import GPS, random_walk_encoding
 from edgeproof.models.grand import GRAND
 from edgeproof.models.io import load_own, save_own
 from edgeproof.models.mlp import MLP
+from edgeproof.models.one_hop import OneHop
 from edgeproof.models.registry import PAPER_SETTINGS, available, build, is_listed
 from edgeproof.models.soft_median import SoftMedianConv, SoftMedianGDC, soft_median
 from edgeproof.models.tiers import LayerTier, ModelTier, expected_seconds, tier_of
@@ -26,11 +28,13 @@ __all__ = [
     "GRAND",
     "MLP",
     "PAPER_SETTINGS",
+    "BoundedInfluence",
     "ChebNetII",
     "EdgeWeighted",
     "GraphModel",
     "LayerTier",
     "ModelTier",
+    "OneHop",
     "SoftMedianConv",
     "SoftMedianGDC",
     "WithObjective",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,16 +12,19 @@ from edgeproof._checks import check_seed
 from edgeproof._names import look_up, unknown_name
 from edgeproof.models.appnp import APPNP
 from edgeproof.models.base import GraphModel
+from edgeproof.models.bounded import BoundedInfluence
 from edgeproof.models.chebnet2 import ChebNetII
 from edgeproof.models.gat import GAT
 from edgeproof.models.gcn import GCN
 from edgeproof.models.gprgnn import GPRGNN
 from edgeproof.models.grand import GRAND
 from edgeproof.models.mlp import MLP
+from edgeproof.models.one_hop import OneHop
 from edgeproof.models.soft_median import SoftMedianGDC
 
 _MODELS: dict[str, type[GraphModel]] = {
-    model.__name__: model for model in (APPNP, ChebNetII, GAT, GCN, GPRGNN, GRAND, MLP, SoftMedianGDC)
+    model.__name__: model
+    for model in (APPNP, BoundedInfluence, ChebNetII, GAT, GCN, GPRGNN, GRAND, MLP, OneHop, SoftMedianGDC)
 }
 
 
@@ -37,13 +40,15 @@ def available() -> list[str]:
     """Return the names of all models.
 
     >>> available()
-    ['APPNP', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP', 'SoftMedianGDC']
+    ['APPNP', 'BoundedInfluence', 'ChebNetII', 'GAT', 'GCN', 'GPRGNN', 'GRAND', 'MLP', 'OneHop', 'SoftMedianGDC']
     """
     return list(_MODELS)
 
 
 def is_listed(model: object) -> bool:
     """Return whether the type of ``model`` is registered, so that its name and settings determine its architecture."""
+    if isinstance(model, BoundedInfluence):
+        return is_listed(model.model) and type(model.own) is MLP and model.own.num_layers == 2
     return _MODELS.get(type(model).__name__) is type(model)
 
 
@@ -67,7 +72,9 @@ def build(
     >>> build("GCN", 10, 4, {"hidden_channels": 8}, seed=0)
     GCN(in_channels=10, out_channels=4, hidden_channels=8, num_layers=2, dropout=0.5)
     """
-    constructor = look_up("model", name, _MODELS)
+    constructor: Callable[..., GraphModel] = look_up("model", name, _MODELS)
+    if constructor is BoundedInfluence:
+        constructor = _build_bounded
     if seed is not None:
         check_seed(seed)
     settings = dict(settings or {})
@@ -80,3 +87,21 @@ def build(
         if seed is not None:
             torch.manual_seed(seed)
         return constructor(in_channels, out_channels, **settings)
+
+
+def _build_bounded(
+    in_channels: int,
+    out_channels: int,
+    *,
+    model: str = "GPRGNN",
+    bound: float = 1.0,
+    hidden_channels: int = 64,
+    dropout: float = 0.5,
+    model_settings: Mapping[str, Any] | None = None,
+) -> BoundedInfluence:
+    """Build :class:`BoundedInfluence` around a model of the library."""
+    if model == BoundedInfluence.__name__:
+        raise ValueError(f"expected another model within BoundedInfluence, got {model!r}")
+    own = MLP(in_channels, out_channels, hidden_channels=hidden_channels, dropout=dropout)
+    inner = {"hidden_channels": hidden_channels, "dropout": dropout, **(model_settings or {})}
+    return BoundedInfluence(build(model, in_channels, out_channels, inner), bound, own=own)

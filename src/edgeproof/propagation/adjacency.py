@@ -210,7 +210,24 @@ class Adjacency:
         degree = self.degree
         connected = degree > 0
         inverse = torch.where(connected, torch.where(connected, degree, 1.0).reciprocal(), 0.0)
-        rule = Averaged(inverse) if isinstance(self.rule, Plain) else None
+        rule = Averaged(inverse, inverse) if isinstance(self.rule, Plain) else None
+        return self.with_weight(inverse[self.pattern.row] * self.weight, rule=rule)
+
+    def averaged_over(self, least: int) -> Adjacency:
+        r"""Mean over neighbors with at least ``least`` terms, :math:`\hat A_{uv} = A_{uv} / \max(d_u, k)`.
+
+        Missing neighbors count as messages of 0, so nodes of low degree get a scaled sum. With ``least=1`` the matrix equals
+        :attr:`averaged` on unweighted graphs, and is continuous in the weights of a node's first edge.
+
+        >>> pair = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> pair.averaged_over(4).dense()
+        tensor([[0.0000, 0.2500],
+                [0.2500, 0.0000]])
+        """
+        degree = self.degree
+        inverse = degree.clamp(min=least).reciprocal()
+        slope = torch.where(degree >= least, inverse, 0.0)
+        rule = Averaged(inverse, slope) if isinstance(self.rule, Plain) else None
         return self.with_weight(inverse[self.pattern.row] * self.weight, rule=rule)
 
     def perturbed(self, pairs: Tensor, flip: Tensor) -> Adjacency:

@@ -41,16 +41,18 @@ class Normalized:
 
 @dataclass(frozen=True, eq=False)
 class Averaged:
-    r"""Mean over neighbors: :math:`\hat A_{uv} = w_{uv} / d_u`, :math:`d = w \mathbf 1`.
+    r"""Mean over neighbors: :math:`\hat A_{uv} = w_{uv} / \max(d_u, k)`, :math:`d = w \mathbf 1`.
 
-    At a node of degree 0 the derivative does not exist: the first edge has the same effect whatever its weight. There the
-    gradient is 0.
+    With :math:`k = 0` the derivative does not exist at a node of degree 0: the first edge has the same effect whatever its
+    weight. There the gradient is 0. At :math:`d_u = k > 0` the gradient is that of a growing degree, as in autograd.
 
     Args:
-        inverse: :math:`1 / d`, 0 at nodes of degree 0.
+        inverse: :math:`1 / \max(d, k)`, 0 where this is infinite.
+        slope: :math:`1 / d` where :math:`d \ge k`, else 0: minus the relative change of ``inverse`` with the degree.
     """
 
     inverse: Tensor
+    slope: Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ an edge weight :math:`w_{uv} = w_{vu}`, present or not, the gradient depends on 
 - **normalized** (:math:`\hat A_{uv} = s_u w_{uv} s_v`, :math:`s = d^{-1/2}`): the same with :math:`s_u b_k[u]` and
   :math:`s_u h_k[u]` in place of :math:`b_k[u]` and :math:`h_k[u]`, plus :math:`\delta_u + \delta_v` for the two degrees, where
   :math:`\delta_u = -\tfrac{1}{2} s_u^2 \sum_k ( b_k[u] \cdot o_k[u] + (\hat A^\top b_k)[u] \cdot h_k[u] )`;
-- **averaged** (:math:`\hat A_{uv} = w_{uv} / d_u`): the same with :math:`b_k[u] / d_u` in place of :math:`b_k[u]`, and
-  :math:`\delta_u = -\tfrac{1}{d_u} \sum_k b_k[u] \cdot o_k[u]`;
+- **averaged** (:math:`\hat A_{uv} = w_{uv} / \max(d_u, k)`): the same with :math:`b_k[u] / \max(d_u, k)` in place of
+  :math:`b_k[u]`, and :math:`\delta_u = -\tfrac{1}{d_u} \sum_k b_k[u] \cdot o_k[u]` where :math:`d_u \ge k`, else 0;
 - **attention** (:math:`\hat A_{uv} = w_{uv} e_{uv} / Z_u`): :math:`e_{uv} / Z_u \; b[u] \cdot (h[v] - o[u])`, and the same
   with :math:`u` and :math:`v` exchanged.
 
@@ -275,7 +275,7 @@ def _bilinear(rule: object, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
     if isinstance(rule, Averaged):
         inverse = rule.inverse.detach()
         products = sum((grad * _present(call.out)).sum(dim=1) for grad, call in zip(b, calls, strict=True))
-        return reference.join(b) * inverse[:, None], reference.join(h), -inverse * products
+        return reference.join(b) * inverse[:, None], reference.join(h), -rule.slope.detach() * products
     assert isinstance(rule, Normalized)
     scale = rule.scale.detach()
     out, grad_x = [_present(call.out) for call in calls], [_present(call.grad_x) for call in calls]

@@ -4,7 +4,15 @@ from edgeproof.report.filters import Filter, describe_filter
 from edgeproof.report.outcomes import Outcomes
 from edgeproof.report.page import render, write
 from edgeproof.report.reading import nodes_file, read
-from edgeproof.report.runs import AttackRow, AttackTable, CertificateSummary, FragilityCounts, Run, ThreatModel
+from edgeproof.report.runs import (
+    AttackRow,
+    AttackTable,
+    CertificateSummary,
+    FragilityCounts,
+    ProvenRow,
+    Run,
+    ThreatModel,
+)
 
 __all__ = [
     "AttackRow",
@@ -13,6 +21,7 @@ __all__ = [
     "Filter",
     "FragilityCounts",
     "Outcomes",
+    "ProvenRow",
     "Run",
     "ThreatModel",
     "describe_filter",

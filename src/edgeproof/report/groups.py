@@ -86,6 +86,20 @@ class Group:
         return self._estimate(lambda run: run.baselines.get(name))
 
     @property
+    def proven_budgets(self) -> list[str]:
+        """Budgets with a computed worst case, as text."""
+        return list(dict.fromkeys(row.budget for run in self.runs for row in run.proven))
+
+    def proven(self, budget: str, bound: str) -> Estimate | None:
+        """Return the ``"guaranteed"`` or ``"attained"`` accuracy within a budget over the runs that have it."""
+
+        def accuracy_of(run: Run) -> float | None:
+            row = next((row for row in run.proven if row.budget == budget), None)
+            return None if row is None else row.guaranteed if bound == "guaranteed" else row.attained
+
+        return self._estimate(accuracy_of)
+
+    @property
     def certificate(self) -> CertificateSummary | None:
         """Mean over the runs with a certificate, for the radii that all of them have."""
         found = [run.certificate for run in self.runs if run.certificate is not None]

@@ -22,12 +22,25 @@ from edgeproof.report.sections.curves import curves
 from edgeproof.report.sections.filters import filters
 from edgeproof.report.sections.models import models
 from edgeproof.report.sections.nodes import nodes
+from edgeproof.report.sections.proven import proven
 from edgeproof.report.sections.reproduce import reproduce
 from edgeproof.report.sections.single_nodes import single_nodes
 from edgeproof.report.sections.summary import summary
 
 TITLE = "Robustness report"
-_SECTIONS = (summary, curves, models, comparison, attacks, nodes, single_nodes, certificates, filters, reproduce)
+_SECTIONS = (
+    summary,
+    curves,
+    models,
+    comparison,
+    attacks,
+    nodes,
+    single_nodes,
+    proven,
+    certificates,
+    filters,
+    reproduce,
+)
 # Concatenated in this order.
 _SCRIPTS = ("svg.js", "marks.js", "lines.js", "bars.js", "tables.js", "nodes.js", "main.js")
 

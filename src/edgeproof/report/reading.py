@@ -22,6 +22,7 @@ from edgeproof.report.runs import (
     AttackTable,
     CertificateSummary,
     FragilityCounts,
+    ProvenRow,
     Run,
     is_self_trained,
 )
@@ -33,6 +34,8 @@ NODES = ".nodes"
 _EXPECTED = "a result file of an edgeproof command"
 # Accuracies are stored in single precision.
 _ROUNDING = 1e-6
+# Kind of the threat of a result file of ``edgeproof certify --worst-case``.
+WORST_CASE = "worst case"
 _CERTIFIED = re.compile(r"certified, (\d+) added, (\d+) deleted")
 
 
@@ -208,6 +211,8 @@ def _measurements(result: Result, file: Path) -> dict[str, Any]:
     clean = next((score.accuracy for score in scores if score.attack == "clean"), None)
     baselines = {score.attack: score.accuracy for score in scores if score.attack in BASELINES}
     threat = result.threat
+    if threat.get("kind") == WORST_CASE:
+        return {"clean": clean, "proven": _proven(scores), "warnings": result.warnings}
     if not threat:
         return {"clean": clean, "warnings": result.warnings}
     if "explanation" in threat:
@@ -253,6 +258,20 @@ def _check_certificate(certificate: Certificate, scores: Sequence[Score], file: 
             raise ValueError(
                 f"{file} belongs to another result: its certified accuracy at the radii {radii} is different"
             )
+
+
+def _proven(scores: Sequence[Score]) -> tuple[ProvenRow, ...]:
+    """Return the computed worst cases; a guaranteed accuracy may come with one that was attained."""
+    attained = {(score.attack, score.epsilon): score.accuracy for score in scores}
+    rows = []
+    for score in scores:
+        bound, _, kind = score.attack.partition(", ")
+        if bound == "guaranteed":
+            budget = (
+                f"ε = {score.epsilon:g}, {kind.replace('local None', 'no local budget')}" if score.epsilon else kind
+            )
+            rows.append(ProvenRow(budget, score.accuracy, attained.get((f"attained, {kind}", score.epsilon))))
+    return tuple(rows)
 
 
 def _outcomes(file: Path, accuracies: Mapping[tuple[str, float], float]) -> tuple[Outcomes, ...]:

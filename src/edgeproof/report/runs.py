@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgeproof._checks import Nodes, check_data, node_ids
 from edgeproof._tables import Layout, Record, TabularResult
-from edgeproof.certificates import Certificate
+from edgeproof.certificates import Certificate, WorstCaseCertificate
 from edgeproof.evaluation import Evaluation, Explanation, Fragility
 from edgeproof.evaluation.result import describe_environment, describe_model, describe_split
 from edgeproof.report.filters import Filter
@@ -98,6 +98,26 @@ class AttackTable:
     def row(self, attack: str, epsilon: float) -> AttackRow | None:
         """Return the row of an attack at a budget; None if it was not run."""
         return next((row for row in self.rows if (row.attack, row.epsilon) == (attack, epsilon)), None)
+
+
+class ProvenRow(NamedTuple):
+    """Computed worst case within one budget.
+
+    Args:
+        budget: Budget as text.
+        guaranteed: Accuracy that no perturbation within the budget falls below.
+        attained: Accuracy that known flips reach; None if none were searched.
+    """
+
+    budget: str
+    guaranteed: float
+    attained: float | None = None
+
+    @classmethod
+    def of(cls, certificate: WorstCaseCertificate) -> tuple[ProvenRow, ...]:
+        """Return one row per budget of a certificate, and one for any edges."""
+        rows = [cls(part.name, part.guaranteed, part.attained) for part in certificate.budgets]
+        return (*rows, cls("any edges", certificate.any_edges_accuracy))
 
 
 @dataclass(frozen=True)
@@ -188,6 +208,7 @@ class Run(TabularResult):
         clean: Accuracy on the clean graph. None if not measured.
         attacks: One table per threat model.
         certificate: Certified accuracy. None if not certified.
+        proven: Computed worst cases. Empty if not computed.
         filter: Learned filter. None for models without one.
         fragility: Test nodes by the flips that misclassify them. None if not searched.
         explanations: Explanations of single nodes.
@@ -206,6 +227,7 @@ class Run(TabularResult):
     clean: float | None = None
     attacks: tuple[AttackTable, ...] = ()
     certificate: CertificateSummary | None = None
+    proven: tuple[ProvenRow, ...] = ()
     filter: Filter | None = None
     fragility: FragilityCounts | None = None
     explanations: tuple[Explanation, ...] = ()
@@ -223,7 +245,7 @@ class Run(TabularResult):
         nodes: Nodes,
         *,
         evaluation: Evaluation | None = None,
-        certificate: Certificate | None = None,
+        certificate: Certificate | WorstCaseCertificate | None = None,
         history: History | None = None,
         split: Split | None = None,
         dataset: str = "own graph",
@@ -239,7 +261,8 @@ class Run(TabularResult):
             data: Test graph.
             nodes: Target nodes: ids, or a boolean mask.
             evaluation: Result of :func:`edgeproof.evaluate` for these nodes.
-            certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` for these nodes.
+            certificate: Result of :class:`edgeproof.certificates.SparseSmoothing` or
+                :class:`~edgeproof.certificates.WorstCase` for these nodes.
             history: Result of :func:`edgeproof.train`.
             split: Split that the test nodes belong to. The report then states whether training has seen them.
             dataset: Name of the graph.
@@ -266,8 +289,8 @@ class Run(TabularResult):
         for result in [] if evaluation is None else evaluation.results.values():
             if not torch.equal(result.nodes.cpu(), nodes.cpu()):
                 raise ValueError(f"expected the evaluation of these {nodes.numel()} nodes, got one of other nodes")
-        if certificate is not None and certificate.prediction.numel() != nodes.numel():
-            number = certificate.prediction.numel()
+        number = nodes.numel() if certificate is None else _num_nodes(certificate)
+        if number != nodes.numel():
             raise ValueError(f"expected the certificate of these {nodes.numel()} nodes, got one of {number} nodes")
         return cls(
             name=name,
@@ -278,7 +301,8 @@ class Run(TabularResult):
             seed=seed,
             clean=None if evaluation is None else evaluation.clean_accuracy,
             attacks=() if evaluation is None else (_attack_table(evaluation, data, nodes),),
-            certificate=None if certificate is None else CertificateSummary.of(certificate),
+            certificate=CertificateSummary.of(certificate) if isinstance(certificate, Certificate) else None,
+            proven=ProvenRow.of(certificate) if isinstance(certificate, WorstCaseCertificate) else (),
             filter=Filter.of(model, data),
             fragility=None
             if evaluation is None or evaluation.fragility is None
@@ -342,6 +366,7 @@ class Run(TabularResult):
             clean=other.clean if self.clean is None else self.clean,
             attacks=_merge_by_threat_model([*self.attacks, *other.attacks]),
             certificate=self.certificate or other.certificate,
+            proven=self.proven or other.proven,
             filter=self.filter or other.filter,
             fragility=self.fragility or other.fragility,
             explanations=(*self.explanations, *other.explanations),
@@ -355,6 +380,10 @@ class Run(TabularResult):
 def is_self_trained(training: Mapping[str, Any]) -> bool:
     """Whether the model was trained on pseudo-labels."""
     return bool(training.get("self_training")) or "label_val_accuracy" in training
+
+
+def _num_nodes(certificate: Certificate | WorstCaseCertificate) -> int:
+    return (certificate.nodes if isinstance(certificate, WorstCaseCertificate) else certificate.prediction).numel()
 
 
 def _attack_table(evaluation: Evaluation, data: Data, nodes: Tensor) -> AttackTable:

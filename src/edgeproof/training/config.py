@@ -260,6 +260,20 @@ PRESETS = {
         self_training=None,
         label_model="GPRGNN",
     ),
+    "certified": Preset(
+        "self-training on labels of five GPRGNNs, for models whose worst case can be computed, such as OneHop",
+        TrainConfig(
+            separate_warmup=False,
+            min_epochs=50,
+            max_epochs=300,
+            patience=100,
+            label_models=5,
+            label_weight_decay=5e-3,
+        ),
+        self_training=True,
+        label_model="GPRGNN",
+        label_model_settings={"init": "ppr", "alpha": 0.1, "dropout": 0.8},
+    ),
     "paper": Preset("the paper's settings; clean training unless an attack is given", TrainConfig()),
     "sturdy": Preset(
         "self-training on labels of GPRGNN, against a much larger budget than is usually evaluated; for models that weight a "

@@ -22,7 +22,7 @@ from edgeproof import losses
 from edgeproof._checks import MAX_SEED
 from edgeproof._features import column_means, divide_columns
 from edgeproof._warnings import EdgeproofWarning, warn
-from edgeproof.models import GraphModel, predict
+from edgeproof.models import BoundedInfluence, GraphModel, predict
 from edgeproof.splits import Split, View
 from edgeproof.training.checkpoint import sibling_path
 from edgeproof.training.config import TrainConfig
@@ -348,7 +348,7 @@ def reinitialized_copy(model: nn.Module, seed: int) -> nn.Module:
 
 def _reset(module: nn.Module, prefix: str = "") -> list[str]:
     """Reset the parameters of a module and its submodules; return the names of those that cannot be reset."""
-    if isinstance(module, GraphModel):
+    if isinstance(module, GraphModel) and not isinstance(module, BoundedInfluence):
         # Without init_seed, which would give all copies the same coefficients.
         settings: dict[str, Any] = {
             name: None if name == "init_seed" else value for name, value in module.settings.items()
