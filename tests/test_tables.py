@@ -46,6 +46,8 @@ def results() -> dict[str, TabularResult]:
         "Evaluation": replace(scores, warnings=(HOSTILE,)),
         "Certificate": certificate,
         "Certificate without labels": replace(certificate, labels=None),
+        "Fragility": ep.evaluation.fragility(model, data, nodes[:2], max_flips=1, progress=False),
+        "Explanation": ep.evaluation.explain(model, data, int(nodes[0]), max_flips=1),
         "WorstCaseCertificate": replace(worst_case, budgets=(replace(worst_case.budgets[0], name=HOSTILE),)),
         "History": replace(history, warning=HOSTILE),
         "PseudoLabels": replace(history.pseudo_labels, label_model=HOSTILE),
@@ -70,6 +72,8 @@ NAMES = [
     "Evaluation",
     "Certificate",
     "Certificate without labels",
+    "Fragility",
+    "Explanation",
     "WorstCaseCertificate",
     "History",
     "PseudoLabels",
@@ -151,7 +155,7 @@ def test_html_is_well_formed_and_escaped(results: dict[str, TabularResult], name
 
 def test_names_reach_the_tables(results: dict[str, TabularResult]) -> None:
     shown = [name for name, result in results.items() if HOSTILE in str(result)]
-    assert len(shown) == 10
+    assert len(shown) == 11
 
 
 def test_data_frame_without_pandas_names_the_package(

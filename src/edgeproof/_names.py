@@ -48,6 +48,8 @@ _SYNONYMS: Mapping[str, str] = {
 }
 # A name of lower similarity is more likely to mislead.
 _SIMILAR = 0.65
+# A name of this similarity differs by a letter or two.
+_MISSPELT = 0.9
 
 
 def nearest_name(name: object, known: Iterable[str]) -> str | None:
@@ -68,6 +70,9 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     for here, others in _SYNONYMS.items():
         if here in spelling and plain.replace("_", "") in others.replace("_", "").split():
             return spelling[here]
+    misspelt = difflib.get_close_matches(plain, spelling, n=1, cutoff=_MISSPELT)
+    if misspelt:
+        return spelling[misspelt[0]]
     same_words = [candidate for key, candidate in spelling.items() if f"_{plain}_" in f"_{key}_"]
     same_start = [candidate for key, candidate in spelling.items() if len(plain) > 2 and key.startswith(plain)]
     for found in (same_words, same_start):

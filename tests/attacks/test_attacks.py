@@ -238,7 +238,9 @@ def test_eva_improves_with_generations_and_counts_queries(small: Data) -> None:
     # The best set survives, so the lowest accuracy of the population never rises.
     assert list(long.trace) == sorted(long.trace, reverse=True)
     assert long.accuracy == pytest.approx(long.trace[-1])
-    assert (short.queries, long.queries) == (20 + 18, 20 + 30 * 18)
+    # The search ends early if a set misclassifies all nodes.
+    for result in (short, long):
+        assert result.queries == 20 + (len(result.trace) - 1) * 18
     assert all(min(u, v) < 30 for u, v in long.flips.T.tolist())
 
 

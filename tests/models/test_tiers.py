@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Run
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 
 import edgeproof as ep
 from edgeproof.models import expected_seconds, tier_of
+
+# Runs a command: exit status, standard output, standard error.
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

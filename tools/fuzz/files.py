@@ -172,7 +172,7 @@ def _read_training_checkpoint(path: Path) -> str:
 
 def _write_evaluation_checkpoint(path: Path, seed: int) -> None:
     flips = torch.from_numpy(np.random.default_rng(seed).integers(0, 20, (2, 5)))
-    searches = [Search(flips[:, :size], (0.5, 0.25), {"total": 1.0}, "propagate", 2.0) for size in (2, 5)]
+    searches = [Search(flips[:, :size], (0.5, 0.25), {"total": 1.0}, "propagate", 12, 2.0) for size in (2, 5)]
     EvaluationCheckpoint(path, {"seed": 0}, searches, {"majority baseline": 0.3}).save()
 
 

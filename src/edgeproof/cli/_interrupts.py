@@ -115,6 +115,10 @@ def run_interruptible(run: Callable[[], None], report: Callable[[Exception], Non
                 raise KeyboardInterrupt from error
             report(error)
     except KeyboardInterrupt as interrupt:
+        # A repeated interrupt may still arrive.
+        interrupts.cancel()
+        if is_main:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if os.environ.get("EDGEPROOF_DEBUG"):
             raise
         print(str(interrupt) or "interrupted", file=sys.stderr, flush=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from edgeproof.kernels._compile import compiled
 
 Array = np.ndarray[Any, Any]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def diffusion_margins(
     gamma: Array,
     terms: Array,

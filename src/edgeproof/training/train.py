@@ -114,6 +114,7 @@ def train(
         raise TypeError(f"expected observe as a function of one epoch, got {observe!r}")
     source = _label_source(self_training, chosen, split, threat)
     config = config.without_redundant_warmup(is_clean=threat is None, has_pseudo_labels=source is not False)
+    _check_parameters(model)
     if isinstance(split, Split):
         model = adapt(model, split.train.data)
         source = adapt(source, split.train.data) if isinstance(source, nn.Module) else source
@@ -235,16 +236,22 @@ def _check_checkpoint(checkpoint: str | Path | None, every: int) -> Path | None:
     return Path(checkpoint)
 
 
-def _check_ready(model: nn.Module, split: Split) -> int:
-    """Raise unless the model can be trained on the split; return its number of classes."""
-    if not isinstance(split, Split):
-        raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
-    check_not_caching(model)
+def _check_parameters(model: nn.Module) -> None:
+    """Raise unless the model has parameters to train."""
     parameters = list(model.parameters())
     if not parameters:
         raise ValueError(f"expected a model with parameters to train, got none in {type(model).__name__}")
     if not any(parameter.requires_grad for parameter in parameters):
         raise ValueError(f"expected parameters to train, got a {type(model).__name__} in which all are frozen")
+
+
+def _check_ready(model: nn.Module, split: Split) -> int:
+    """Raise unless the model can be trained on the split; return its number of classes."""
+    if not isinstance(split, Split):
+        raise TypeError(f"expected a Split (see edgeproof.splits), got {type(split).__name__}")
+    check_not_caching(model)
+    _check_parameters(model)
+    parameters = list(model.parameters())
     for view in (split.train, split.val):
         check_data(view.data)
         check_nodes(view.nodes, view.data, labelled=True)
