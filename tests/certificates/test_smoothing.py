@@ -106,7 +106,7 @@ def test_attacks_within_certified_radius_do_not_change_predictions(
     graph, nodes = split.test.data, split.test.nodes
     certificate = smoothing.certify(trained, graph, nodes, 3000, progress=False)
     assert float(certificate.certified(1, 1).double().mean()) > 0.3
-    cheaper = {"steps": 5, "fine_tune_steps": 2, "block_size": 5000}
+    cheaper = {"steps": 5, "fine_tune_steps": 2, "block_size": 5000, "population": 20, "generations": 10}
     edges = {tuple(pair) for pair in graph.edge_index.T.tolist()}
     for name, total in product(ep.attacks.available(), (1, 2)):
         attack = ep.attacks.build(name)

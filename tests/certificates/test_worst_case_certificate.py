@@ -236,5 +236,5 @@ def test_models_without_bound_raise() -> None:
         WorstCase().certify(one_hop(0, classes=2), random_graph(9, 0), list(range(9)))
     with pytest.raises(ValueError, match="tolerance"):
         WorstCase(tolerance=-1.0)
-    with pytest.raises(ValueError, match="unknown collective bound 'lb'. Known: count, lp"):
+    with pytest.raises(ValueError, match=r"unknown collective bound 'lb'\. Known: count, lp"):
         WorstCase(collective="lb")

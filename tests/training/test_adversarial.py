@@ -155,7 +155,8 @@ def test_adversarial_training_of_every_model(name: str, split: Split) -> None:
 @pytest.mark.parametrize("name", ep.attacks.available())
 def test_adversarial_training_with_every_attack(name: str, split: Split) -> None:
     attack = ep.attacks.build(name).for_training()
-    settings = {key: value for key, value in {"steps": 2, "block_size": 2_000}.items() if hasattr(attack, key)}
+    small = {"steps": 2, "block_size": 2_000, "population": 8, "generations": 2, "candidates": 64, "rounds": 1}
+    settings = {key: value for key, value in small.items() if hasattr(attack, key)}
     history = ep.train(build("GCN"), split, attack=replace(attack, **settings), epsilon=0.05, local=0.5, **SHORT)
     assert history.threat is not None
     assert history.best.clean_val_accuracy is not None

@@ -22,7 +22,8 @@ def trained(split: Split) -> nn.Module:
 
 
 def attacks() -> list[ep.attacks.Attack]:
-    small = {"steps": 5, "fine_tune_steps": 2, "block_size": 5_000}
+    small = {"steps": 5, "fine_tune_steps": 2, "block_size": 5_000, "population": 20, "generations": 20}
+    small |= {"candidates": 300, "rounds": 1}
     return [
         replace(attack, **{name: value for name, value in small.items() if hasattr(attack, name)})
         for attack in map(ep.attacks.build, ep.attacks.available())

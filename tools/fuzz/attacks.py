@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 _TINY, _MAX_FLIPS = 6, 3
 _LARGEST = 40
 _STEPS = {
+    "EvA": {"population": 10, "generations": 5},
     "GreedyRBCD": {"steps": 5},
     "LRBCD": {"steps": 5},
     "PGD": {"steps": 5},
