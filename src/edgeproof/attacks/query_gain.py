@@ -48,7 +48,7 @@ class QueryGain(Attack):
     >>> data, nodes = datasets.load("csbm"), torch.arange(50)
     >>> attack = QueryGain(candidates=16, batch=8)
     >>> result = attack(models.build("GCN", 21, 2, seed=0), data, nodes, Budget(5))
-    >>> result.flips.size(1) <= 5, result.accuracy < result.clean_accuracy, result.queries < 1000
+    >>> result.flips.size(1) <= 5, result.accuracy < result.clean_accuracy, result.queries < 600
     (True, True, True)
     """
 
